@@ -119,7 +119,7 @@ class CheckedText(PrettyPrinted):
     @property
     def _verdict(self) -> str:
         scores = ", ".join(f"{name} {score:.2f}" for name, score in self.scores.items())
-        return f"check: {'; '.join(self.faults) or 'every value whole, no fault found'}\nscores: {scores}"
+        return f"check: {'; '.join(self.faults) or 'every value complete, no fault found'}\nscores: {scores}"
 
 
 @cache

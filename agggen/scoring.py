@@ -57,7 +57,7 @@ def evaluate(
         corpus=dataset.name,
         split=split,
         records=records[: limit or None],
-        whole=len(records),
+        split_size=len(records),
         config=loaded.settings(**settings),
         metrics=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics)),
         command="agggen.evaluate",

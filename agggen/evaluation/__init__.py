@@ -1,4 +1,4 @@
-"""Evaluation of texts, plans and alignments. Each score has a signature that states how it was computed."""
+"""Evaluation of texts, plans and alignments."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class Score:
         return f"{self.value:.2f} ({self.signature})"
 
 
-def method(signature: str) -> str:
-    """The part of a signature that comparable scores have in common: everything except the counts ``|said:...``."""
+def without_counts(signature: str) -> str:
+    """A signature without the counts ``|said:...``; equal for scores that were computed in the same way."""
     return re.sub(r"\|said:[^|]*", "", signature)

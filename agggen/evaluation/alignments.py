@@ -1,7 +1,7 @@
 """Alignments of triples to facts against human alignments (paper, section "Study of Alignment").
 
-In the published table, "recall" is the fraction of triples that received an alignment, right or wrong, and "precision"
-is the fraction of right alignments among these. The usual recall is reported as ``accuracy``.
+In the published table, "recall" is the fraction of triples that are aligned, right or wrong, and "precision" is the
+fraction of right alignments among these. The usual recall is reported as ``accuracy``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Positions = Mapping[str, int | None]
 def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
     """The fact index of each predicate, from the predicates of each fact in text order.
 
-    If a predicate occurs in several facts, the last of these facts is used, as in the published numbers.
+    Of several facts with the same predicate, the last is used, as in the published numbers.
     """
     return {predicate: number for number, predicates in enumerate(facts) for predicate in predicates}
 

@@ -1,7 +1,6 @@
-"""ROUGE-L, CIDEr and the PTB tokeniser of the MS-COCO caption scorer, which the E2E challenge's scorer uses.
+"""ROUGE-L, CIDEr and the PTB tokeniser of the MS-COCO caption scorer (pycocoevalcap), as in the E2E challenge's scorer.
 
-The metrics are computed by pycocoevalcap. This module starts the tokeniser's jar directly, since pycocoevalcap's
-wrapper writes into the folder of the installed package.
+The tokeniser's jar is run directly, since pycocoevalcap's wrapper writes to the folder of the installed package.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def ptb_tokens(texts: Sequence[str]) -> list[str]:
 
 
 def rouge_l_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """ROUGE-L of tokenised texts, in percent: F (beta 1.2) of the highest precision and recall over the references."""
+    """ROUGE-L of tokenised texts, in percent: F1.2 of the highest precision and highest recall over the references."""
     signature = _signature("rouge_l", references, "beta:1.2")
     from pycocoevalcap.rouge.rouge import Rouge
 
@@ -42,15 +41,12 @@ def rouge_l_statistics(hypotheses: Sequence[str], references: References) -> Seg
 
 
 def cider_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """CIDEr-D of tokenised texts, from 0 to 10, with document frequencies from the references of the corpus.
-
-    CIDEr-D, the variant of the E2E scorer, clips counts and penalises differences in length.
-    """
+    """CIDEr-D of tokenised texts, from 0 to 10, with document frequencies from the references of the corpus."""
     signature = _signature("cider", references, f"df:corpus{len(references)}|n:4|sigma:6")
     from pycocoevalcap.cider.cider import Cider
 
     values = np.zeros(len(references))
-    if any(text.split() for group in references for text in group):  # otherwise there are no n-grams
+    if any(text.split() for group in references for text in group):  # without any token, all scores are 0
         scores = Cider().compute_score(dict(enumerate(references)), {i: [text] for i, text in enumerate(hypotheses)})
         values = np.array(scores[1], dtype=float)
     return mean_statistics(values, signature)

@@ -1,7 +1,6 @@
-"""Diversity of the n-best plans and texts of a record, and of all texts of a system.
+"""Diversity of the n-best plans and texts of records, and of all texts of a system.
 
-Distinct plans in n-best lists, distinct-n (Li et al. 2016) and self-BLEU (Zhu et al. 2018). These do not measure
-correctness, so report them together with metrics of correctness.
+These metrics do not measure correctness, so they should be reported together with metrics that do.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from agggen.evaluation import Score
-from agggen.evaluation.segments import SegmentStatistics, share_statistics
+from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.records import Plan
 
 
@@ -21,14 +20,14 @@ def distinct_plans(n_best: Sequence[Sequence[Plan]]) -> SegmentStatistics:
     counts = [len({tuple(map(frozenset, plan.states)) for plan in plans}) for plans in n_best]
     max_plans = max(map(len, n_best))
     signature = f"diversity|different plans|order:of groups|n-best:{max_plans}|records:{len(counts)}"
-    return share_statistics([(count, 1) for count in counts], signature)
+    return quotient_statistics([(count, 1) for count in counts], signature)
 
 
 def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
     """Distinct-n (Li et al. 2016): the fraction of distinct n-grams among the n-grams of all texts, in [0, 1].
 
-    Distinct-n decreases with the amount of text, so compare only sets of texts of similar size. Tokens are sacreBLEU's
-    13a tokens, lower-cased. NaN if no text has n tokens.
+    Distinct-n decreases with the amount of text, so only sets of texts of similar size are comparable. Tokens are
+    sacreBLEU's 13a tokens, lower-cased. NaN if no text has n tokens.
     """
     tokenise = Tokenizer13a()
     tokens = [tokenise(text.lower()).split() for text in texts]
@@ -40,7 +39,7 @@ def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
 def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     """Self-BLEU (Zhu et al. 2018), in percent: the mean sentence BLEU of a text against the other texts of its record.
 
-    100 means that all texts of a record are equal. Records with a single text are ignored; NaN without other records.
+    100 if all texts of each record are equal. Records with a single text are ignored; NaN without other records.
     """
     metric = BLEU(lowercase=True, effective_order=True)
     counts = []
@@ -50,4 +49,4 @@ def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
         counts.append((sum(scores), len(scores)))
     total = sum(count for _, count in counts)
     signature = str(metric.get_signature()) if total else "BLEU"
-    return share_statistics(counts, f"self-BLEU|{signature}|texts:{total}")
+    return quotient_statistics(counts, f"self-BLEU|{signature}|texts:{total}")

@@ -1,7 +1,7 @@
-"""Reads files to be scored: JSON objects; texts as plain lines, or as JSON lines with ids.
+"""Reads files for scoring: JSON objects; texts as plain lines, or as JSON lines with ids.
 
-Unlike the corpus readers, these functions do not skip invalid input, since a score over only a part of the texts would
-be misleading: the first error is raised with its file and line.
+Unlike the corpus readers, these functions raise an error at the first invalid line, since a score over only a part of
+the texts would be misleading.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agggen.errors import CorpusError
 
 
 def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The number (from 1) and the object of each non-blank line.
+    """Yields the 1-based number and the object of each non-blank line.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8, or a line is not a JSON object; names the line.
@@ -30,7 +30,7 @@ def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
-    """The text of each record, in the order of the records, whose file is `records_name` in messages.
+    """The texts of `source`, in the order of the records' `ids`; `records_name` names the records in error messages.
 
     A ``.jsonl`` file has objects with "id" and "text" in any order, like the output of `agggen generate` and a report's
     records.jsonl. Other files have one text per line in the order of the records; a blank line is an empty text.
@@ -46,8 +46,8 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
         raise CorpusError(f"{source} ends after line {len(texts)}, but {records_name} has {len(ids)} records")
     if len(texts) > len(ids):
         blank = "; that line is blank" if not texts[len(ids)].strip() else ""
-        beyond = f"there is no record for this line; {records_name} has {len(ids)} records"
-        raise CorpusError(f"{source}, line {len(ids) + 1}: {beyond}{blank} ({source} has {len(texts)} lines)")
+        reason = f"there is no record for this line; {records_name} has {len(ids)} records"
+        raise CorpusError(f"{source}, line {len(ids) + 1}: {reason}{blank} ({source} has {len(texts)} lines)")
     return texts
 
 
@@ -57,7 +57,7 @@ def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list
     for line, data in json_objects(source):
         value, text = data.get("id"), data.get("text")
         if isinstance(value, bool) or not isinstance(value, str | int) or not isinstance(text, str):
-            raise CorpusError(f"{source}, line {line}: needs an 'id' and a 'text'")
+            raise CorpusError(f"{source}, line {line}: needs an 'id' (string or integer) and a 'text' (string)")
         record_id = str(value).strip()
         if record_id not in known:
             raise CorpusError(f"{source}, line {line}, id {record_id!r}: {records_name} has no such record")

@@ -1,4 +1,4 @@
-"""A model's output for records that were not used in training: texts, most likely plans, alignments of references."""
+"""Outputs of a model for an evaluation: texts, most likely plans, and alignments of references."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BATCH_SIZE = 64  # records
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """A model's output for the records that have references."""
+class ModelOutput:
+    """A model's texts and plans for records with references."""
 
     records: list[Record]
     n_best: list[list[Generation]]
     """The texts of each record, best first."""
     planned: list[Plan]
-    """The most likely plan of each record, which need not be the plan of its text."""
+    """The most likely plan of each record; its text may have another plan."""
 
     @property
     def generations(self) -> list[Generation]:
@@ -35,14 +35,14 @@ class HeldOut:
         return [generation.text for generation in self.generations]
 
 
-def write(
+def generate_outputs(
     generator: Generator,
     records: Iterable[Record],
     config: InferenceConfig | None = None,
     n_best: int = 1,
     progress: Callable[[int], None] = lambda done: None,
-) -> HeldOut:
-    """Generates plans and texts for the records that have references; calls `progress` with their finished number.
+) -> ModelOutput:
+    """Generates plans and texts for the records with references; calls `progress` with the number of finished records.
 
     Raises:
         CorpusError: no record has a reference text.
@@ -51,7 +51,7 @@ def write(
     with_references = [record for record in records if record.references]
     if not with_references:
         raise CorpusError("no record has a reference text; evaluation needs at least one")
-    result = HeldOut(with_references, [], [])
+    result = ModelOutput(with_references, [], [])
     for start in range(0, len(with_references), _BATCH_SIZE):
         batch = with_references[start : start + _BATCH_SIZE]
         result.n_best.extend(generator.generate(batch, n_best=n_best, config=config))
@@ -63,7 +63,7 @@ def write(
 def alignments(
     generator: Generator, records: Sequence[Record]
 ) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
-    """Predicted and gold alignments of the annotated reference texts, by aligner: ``viterbi`` and ``rule_based``."""
+    """(predicted, gold) alignments of annotated references by aligner, ``viterbi`` and ``rule_based``; else empty."""
     annotated = [
         (record, reference.facts)
         for record in records
@@ -72,12 +72,12 @@ def alignments(
     ]
     if not annotated:
         return {}
-    described = [record for record, _ in annotated]
+    annotated_records = [record for record, _ in annotated]
     texts = [[fact.text for fact in facts] for _, facts in annotated]
     gold = [positions(fact.predicates or () for fact in facts) for _, facts in annotated]
-    viterbi = [positions(plan.states) for plan in generator.align(described, texts)]
+    viterbi = [positions(plan.states) for plan in generator.align(annotated_records, texts)]
     rules = [
         dict(zip(record.predicates, align(record, facts).fact_of, strict=True))
-        for record, facts in zip(described, texts, strict=True)
+        for record, facts in zip(annotated_records, texts, strict=True)
     ]
     return {"viterbi": (viterbi, gold), "rule_based": (rules, gold)}

@@ -13,11 +13,11 @@ from agggen.errors import AggGenError
 
 PACKAGE = "pycocoevalcap"
 _OPTIONS = ("-Dfile.encoding=UTF-8", "-XX:+UseSerialGC")
-"""UTF-8 in any locale; single-threaded garbage collection halves METEOR's memory."""
+"""UTF-8 in every locale; single-threaded garbage collection, which halves METEOR's memory."""
 
 
 def package_version() -> str:
-    """The version of pycocoevalcap, for signatures. Raises AggGenError if it is not installed."""
+    """The version of pycocoevalcap. Raises AggGenError if it is not installed."""
     try:
         return metadata.version(PACKAGE)
     except metadata.PackageNotFoundError as error:
@@ -28,7 +28,7 @@ def package_version() -> str:
 
 
 def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """The tool's output line for each of `lines`.
+    """The line that the tool prints for each of `lines`.
 
     Args:
         jar: the path of the tool's jar in the package.
@@ -58,7 +58,7 @@ def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[s
 
 
 def _run(command: Sequence[str], text: str) -> tuple[int, list[str], str]:
-    """The exit status, the printed lines, and the last 500 characters of the error output."""
+    """The exit status, the lines of stdout, and the last 500 characters of stderr."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:

@@ -1,8 +1,7 @@
 """METEOR 1.5 (Denkowski and Lavie 2014): the jar counts the matches, this module computes the score.
 
-Segment and corpus scores equal the jar's scores in the logs of the WebNLG challenge to the last digit. The Java process
-takes seconds to load its paraphrases, but then scores any number of texts, so score the texts of several systems in one
-call and select each system's part of the statistics.
+Scores equal those in the logs of the WebNLG challenge to the last digit. The Java process takes seconds to load its
+paraphrase table, so it is faster to score the texts of several systems in one call.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from agggen.errors import AggGenError
 from agggen.evaluation.java import PACKAGE, package_version, run_lines
 from agggen.evaluation.segments import References, SegmentStatistics, count_of_references, one_line, ratio
 
-_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75  # for English, tuned on rankings
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75  # METEOR's parameters for English
 _STAGES = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
 _SEPARATOR = "|||"
 
@@ -32,8 +31,8 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
     try:
         rows = np.array([line.split() for line in printed], dtype=float).reshape(len(lines), 23)
     except ValueError as error:
-        raise AggGenError(f"METEOR did not print 23 counts per text but {printed[0]!r:.80}") from error
-    # A text that matches completely in a single chunk has no fragmentation.
+        raise AggGenError(f"METEOR must print 23 counts per text, but printed {printed[0]!r:.80}") from error
+    # A complete match in a single chunk has no fragmentation penalty.
     rows[(rows[:, 20] == 1) & (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]), 20] = 0
     signature = (
         f"meteor|tool:{PACKAGE}|version:{package_version()}|meteor:1.5|args:-l en -norm"
@@ -45,8 +44,8 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
 def meteor_score(counts: np.ndarray) -> np.ndarray:
     """METEOR in percent (...) from the jar's counts (..., 23).
 
-    Except for the number of chunks, counts are in pairs (text, reference): words; function words; for each of the 4
-    stages matched content words, then matched function words; chunks; matched words.
+    The counts, in pairs (text, reference) except for the chunks: words; function words; for each of the 4 stages,
+    matched content words and matched function words; chunks; matched words.
     """
     words, reference_words, function_words, reference_function = np.moveaxis(counts[..., :4], -1, 0)
     stages = counts[..., 4:20].reshape(*counts.shape[:-1], 4, 4)

@@ -1,7 +1,7 @@
 """NIST and the tokeniser of mteval-v13a, as in the E2E challenge's scorer (Doddington 2002; tuetschek/e2e-metrics).
 
-NLTK's corpus_nist differs from mteval: for each order, NLTK matches a text against its best reference and uses the
-length of this reference, whereas mteval clips counts by their maximum over all references.
+NLTK's corpus_nist differs: for each order, it matches a text against its best reference and uses the length of this
+reference, whereas mteval clips n-gram counts by their maximum over all references.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def mteval_tokens(text: str) -> str:
 
 
 def nist_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """NIST over n-grams of up to 5 words of texts whose tokens are separated by spaces; not a percentage.
+    """NIST over n-grams of up to 5 tokens; tokens are separated by spaces. Not a percentage.
 
     The weight of an n-gram is log2(count of its first n - 1 words / count of the n-gram) over all references. The
     reference length is the mean over references.
@@ -65,7 +65,7 @@ def _score(counts: np.ndarray) -> np.ndarray:
 
 
 def _penalty(length: np.ndarray) -> np.ndarray:
-    """The brevity penalty of relative lengths: 1 from length 1, 1/2 at 2/3, 0 at 0."""
+    """The brevity penalty of length ratios: 1 for ratios of at least 1, 1/2 for 2/3, 0 for 0."""
     with np.errstate(divide="ignore"):
         return np.exp(-_BETA * np.log(np.minimum(length, 1)) ** 2)
 

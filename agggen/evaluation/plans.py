@@ -1,11 +1,11 @@
 """Agreement of plans with human plans (paper, section "Study of Sentence Planning").
 
-A plan is a clustering of the record's triples into facts, scored by normalised mutual information (NMI), and a ranking
-(the position of each triple's fact), scored by Kendall's tau-b. Plans with one triple per fact have a high NMI;
-therefore the chance-corrected AMI and ARI, the number of groups and the rate of exact matches are reported too.
+A plan is scored as a clustering of the record's triples into facts, by normalised mutual information (NMI), and as a
+ranking of the triples by their fact's position, by Kendall's tau-b. Plans with one triple per fact have a high NMI;
+therefore the chance-corrected AMI and ARI, the number of groups and the rate of exact matches are reported, too.
 
-If the record's predicates are passed, plans may omit some of them. An omitted predicate is a cluster of its own and has
-no position, so tau ignores the predicate; ``placed`` is the fraction of predicates that are not omitted.
+Plans may omit predicates of the record. An omitted predicate is a separate cluster and is ignored by tau; ``placed`` is
+the fraction of predicates that are not omitted.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from itertools import combinations
 
 from agggen.errors import PlanError
 from agggen.evaluation.alignments import positions
-from agggen.evaluation.segments import SegmentStatistics, share_statistics
+from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.records import Plan, Record
 
 Predicates = Sequence[Collection[str]]
-"""The predicates of each input's record; a plan may omit some of them."""
+"""The predicates of each input's record; plans may omit some of them."""
 
 Labels = tuple[tuple[int, int], ...]
 """The group number of each predicate in two plans, sorted; -1 for omitted predicates."""
@@ -44,15 +44,15 @@ _SIGNATURES = {
 def plan_statistics(
     plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None
 ) -> dict[str, SegmentStatistics]:
-    """All measures by name: in [0, 1], tau in [-1, 1], groups as numbers; NaN if a measure is undefined for all inputs.
+    """All metrics by name: in [0, 1], tau in [-1, 1], groups as numbers; NaN if a metric is undefined for all inputs.
 
-    As in the paper, ``_max`` is the mean over inputs of the score with the best reference and ``_avg`` the mean over
-    all pairs of plan and reference. Tau skips plans and references of a single group, which have no order.
+    As in the paper, ``_max`` is the mean over inputs of the score with the best reference, and ``_avg`` that over all
+    pairs of plan and reference. Tau ignores plans and references of a single group, which have no order.
     ``human_...`` compares the references of an input with each other; ``human_nmi_max`` uses only inputs with at least
     three references, if there are any.
 
     Args:
-        predicates: the predicates of each input's record; by default all predicates of its references.
+        predicates: of each input's record. [default: all predicates of its references]
 
     Raises:
         PlanError: a plan has a predicate that is not in its record.
@@ -77,7 +77,7 @@ def plan_statistics(
         "placed": f"|predicates:{sum(map(len, predicates))}",
     }
     statistics = {
-        name: share_statistics(counts[name], signature + totals.get(name, total))
+        name: quotient_statistics(counts[name], signature + totals.get(name, total))
         for name, signature in _SIGNATURES.items()
     }
     max_references = max(map(len, references))
@@ -87,12 +87,12 @@ def plan_statistics(
         remark = f"|among references|pairs:{sum(map(len, human_pairs))}"
         for name, human in _agreement(plans, human_pairs, for_max).items():
             limit = f"|inputs:{needed}+ references" if name == "nmi_max" else ""
-            statistics[f"human_{name}"] = share_statistics(human, _SIGNATURES[name] + remark + limit)
+            statistics[f"human_{name}"] = quotient_statistics(human, _SIGNATURES[name] + remark + limit)
     return statistics
 
 
 def with_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
-    """Index and reference plans of each record with at least two triples and at least one reference plan."""
+    """(index, reference plans) of the records with at least two triples and at least one reference plan."""
     planned = [
         (index, [reference.plan for reference in record.references if reference.plan])
         for index, record in enumerate(records)
@@ -104,7 +104,7 @@ def with_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
 def _agreement(
     plans: Sequence[Plan], pairs: Sequence[Sequence[Labels]], pairs_for_max: Sequence[Sequence[Labels]]
 ) -> dict[str, list[tuple[float, int]]]:
-    """Numerator and denominator of each input, by measure; ``nmi_max`` uses `pairs_for_max`."""
+    """By metric: the numerator and denominator for each input; ``nmi_max`` uses `pairs_for_max`."""
     ordered = [row if len(plan.states) > 1 else [] for plan, row in zip(plans, pairs, strict=True)]
     taus = [[tau for tau in map(_tau, row) if not math.isnan(tau)] for row in ordered]
     nmi, ami, ari = ([[_clustering(name, pair) for pair in row] for row in pairs] for name in ("nmi", "ami", "ari"))
@@ -133,7 +133,7 @@ def _clustering(measure: str, labels: Labels) -> float:
     from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
     functions = {"nmi": normalized_mutual_info_score, "ami": adjusted_mutual_info_score, "ari": adjusted_rand_score}
-    # Each omitted predicate becomes a separate cluster, with a negative number.
+    # Each omitted predicate is a separate cluster, with a negative label.
     first = [-1 - index if label == -1 else label for index, (label, _) in enumerate(labels)]
     second = [-1 - index if label == -1 else label for index, (_, label) in enumerate(labels)]
     return float(functions[measure](first, second))

@@ -1,17 +1,17 @@
-"""Evaluation protocols: sets of text metrics that are computed like published scores, so that scores are comparable.
+"""Evaluation protocols: sets of text metrics, computed such that they are comparable with published scores.
 
 `plain`: sacreBLEU's BLEU, chrF and TER, case-sensitive; for new corpora.
 
 `e2e`: tuetschek/e2e-metrics, the E2E challenge's scorer: BLEU and NIST of mteval-v13a; METEOR, ROUGE-L and CIDEr over
-PTB tokens without punctuation. All input is tokenised: texts may be raw or tokenised, but references must have the same
-form. The paper's E2E scores were measured against the tokenised references of its release.
+PTB tokens without punctuation. All texts and references are tokenised; they may be tokenised already, but either all
+or none. The paper's E2E scores were measured against the tokenised references of its release.
 
 `webnlg-2017`: the scorers of the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu,
 with empty texts in place of missing references; TER of tercom; METEOR 1.5. Raw texts are tokenised as in the challenge.
-The paper's outputs and references are tokenised by Stanza. With `tokenised`, the paper's printed scores are reproduced;
-without `tokenised`, the texts are tokenised again and comparable with raw texts and with the challenge's systems.
+The paper's outputs and references, which Stanza tokenised, have the paper's scores with `tokenised`; without, they are
+tokenised again, and their scores are comparable with those of raw texts and of the challenge's systems.
 
-Scores are in percent, except NIST and CIDEr, which have their own units.
+Scores are in percent, except NIST and CIDEr.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def measure(
     metrics: Sequence[str] | None = None,
     tokenised: bool = False,
 ) -> dict[str, SegmentStatistics]:
-    """Statistics of the texts by metric, for scores of the corpus and of single texts and for significance tests.
+    """The statistics of the texts by metric.
 
     Args:
         protocol: one of ``PROTOCOLS``.
         references: at least one per text; blank references are ignored.
         metrics: names of metrics of the protocol; all by default.
-        tokenised: whether texts and references are already tokenised, with spaces between tokens, and are not tokenised
-            again (except by e2e).
+        tokenised: whether texts and references are already tokenised, with spaces between tokens; only e2e tokenises
+            them again.
 
     Raises:
         AggGenError: a name is unknown, a text cannot be scored (see ``present_references``), or the Java runtime or
@@ -82,7 +82,7 @@ def measure(
 
     @cache
     def tokenised_by(tokenise: _Tokenise) -> tuple[list[str], list[list[str]]]:
-        """Texts and references, tokenised in one call."""
+        """Texts and references, tokenised in one call, since starting Java is slow."""
         tokens = iter(tokenise([*hypotheses, *(text for group in groups for text in group)]))
         return [next(tokens) for _ in hypotheses], [[next(tokens) for _ in group] for group in groups]
 
@@ -96,8 +96,8 @@ def measure(
 def challenge_tokens(text: str) -> str:
     """The tokens of the WebNLG challenge's scorer: lower-cased, without diacritics, split at each punctuation mark.
 
-    The challenge removed diacritics with unidecode. This function covers Latin letters and quotes and gives the same
-    tokens for all 4,894 references of the test set.
+    The challenge used unidecode. This function handles Latin letters and quotes, and returns the same tokens for all
+    4,894 references of the test set.
     """
     plain = unicodedata.normalize("NFKD", text.lower())
     plain = "".join(char for char in plain if not unicodedata.combining(char)).translate(_LETTERS)
@@ -105,7 +105,7 @@ def challenge_tokens(text: str) -> str:
 
 
 def _metrics_of(protocol: str, tokenised: bool) -> dict[str, tuple[_Statistics, _Tokenise, str]]:
-    """For each metric: the statistics of tokenised texts, the tokeniser, and a remark for the signature."""
+    """By metric: (function for tokenised texts, tokeniser, remark for the signature)."""
     if protocol == "plain":
         bleu, ter = partial(bleu_statistics, tokenised=tokenised), partial(ter_statistics, tokenised=tokenised)
         return {"bleu": (bleu, iter, ""), "chrf": (chrf_statistics, iter, ""), "ter": (ter, iter, "")}
@@ -128,7 +128,7 @@ def _metrics_of(protocol: str, tokenised: bool) -> dict[str, tuple[_Statistics, 
 
 
 def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]:
-    """`metrics`, or by default all metrics of the protocol. Raises AggGenError for unknown names or none."""
+    """`metrics`; by default all metrics of the protocol. Raises AggGenError if there is none or a name is unknown."""
     if protocol not in PROTOCOLS:
         raise AggGenError(f"unknown protocol {protocol!r}; known are {', '.join(PROTOCOLS)}")
     known = PROTOCOLS[protocol]

@@ -1,8 +1,8 @@
 """Scores of published systems with their sources, by corpus, split, training data and protocol.
 
-``published.yaml`` has the numbers as printed in the sources, in the units of `agggen.evaluation.protocols` (percent).
-Scores of the AggGen paper and of the shared tasks were verified with the official scorers on the systems' outputs;
-other scores are marked as cited.
+``published.yaml`` has the numbers as printed in the sources, in the units of `agggen.evaluation.protocols`. Scores of
+the AggGen paper and of the shared tasks were verified with the official scorers on the systems' outputs; other scores
+are marked as cited.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published system's scores on one test set, by one protocol."""
+    """A published system's scores on a test set, by a protocol."""
 
     system: str
     scores: dict[str, float]
-    """Score by metric name (a metric of `agggen.evaluation.protocols` or ``ser...``), in the metric's unit."""
+    """By metric (of `agggen.evaluation.protocols`, or ``ser...``): the score in the metric's unit."""
     source: str
     runs: int = 1
-    """Number of runs or checkpoints over which the scores are means; 1 if the source does not state the number."""
+    """The number of runs or checkpoints whose mean the scores are; 1 if the source does not state it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Published systems with comparable numbers: the same test set and protocol."""
+    """Published systems that are comparable, since they have the same test set, training corpus and protocol."""
 
     corpus: str
     split: str
@@ -58,7 +58,7 @@ BOARDS = tuple(Board(**(board | {"systems": _systems(board["systems"])})) for bo
 PLANNING = _systems(_DATA["planning"])
 """Agreement with human plans on the corpus `webnlg-plans`, by the names and in the units of `plans.plan_statistics`.
 
-The ``human_...`` scores compare human plans with each other; their tau skips inputs whose system plan has one group.
+The ``human_...`` scores compare human plans with each other; their tau ignores inputs whose system plan has one group.
 """
 
 ALIGNMENT = _systems(_DATA["alignment"])
@@ -69,7 +69,7 @@ The Viterbi scores are computed on 273 of the 274 texts, since the release lacks
 
 
 def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: str | None) -> tuple[Board | None, str]:
-    """The published numbers that are comparable with an evaluation, or None and the reason.
+    """(published systems that are comparable with an evaluation, "") or (None, the reason why there are none).
 
     Args:
         inputs: the number of evaluated records.
@@ -86,5 +86,5 @@ def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: s
     for board in boards:
         if board.trained_on == trained_on:
             return board, ""
-    known = " or ".join(board.trained_on for board in boards)
-    return None, f"The published systems were trained on {known}; this one on {trained_on or 'unknown data'}."
+    corpora = " or ".join(board.trained_on for board in boards)
+    return None, f"The published systems were trained on {corpora}; this one on {trained_on or 'unknown data'}."

@@ -1,7 +1,7 @@
-"""Correlation of scores with human ratings, of texts and of systems.
+"""Correlation of scores with human ratings, over texts and over systems.
 
-A file of ratings has one JSON object per line: ``triples``, ``text``, ``system``, optionally a list ``references``, and
-a number for each rated dimension, such as ``Correctness`` and ``DataCoverage`` of the WebNLG 2020 challenge.
+A file of ratings has a JSON object per line: ``triples``, ``text``, ``system``, optionally a list ``references``, and a
+number for each of `DIMENSIONS` that was rated (WebNLG 2020 challenge).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_ratings(path: Path) -> list[RatedText]:
 
 
 def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
-    """The correlation of `scores`, one per text, with each dimension in which all texts are rated."""
+    """The correlation of `scores`, one per text, with each dimension that is rated for all texts."""
     values = np.asarray(scores, dtype=float)
     systems = sorted({text.system for text in rated})
     masks = [np.array([text.system == system for text in rated]) for system in systems]
@@ -82,7 +82,7 @@ def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
 
 
 def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
-    """Sentence BLEU and chrF++ (sacrebleu) of each text; empty if any text has no references."""
+    """Sentence BLEU and chrF++ (sacreBLEU) of each text, by name; empty if a text has no references."""
     if not all(text.references for text in rated):
         return {}
     metrics = {"sentence BLEU": BLEU(effective_order=True), "chrF++": CHRF(word_order=2)}
@@ -93,7 +93,7 @@ def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
 
 
 def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
-    """The fraction of texts that pass, and the fraction of passing texts that people rated as incorrect."""
+    """The fraction of texts that pass, and the fraction of these whose rating is below `INCORRECT`."""
     incorrect = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
     return len(incorrect) / len(rated), sum(incorrect) / max(1, len(incorrect))
 

@@ -1,7 +1,6 @@
-"""Segment statistics of a metric: counts per text, from which scores of corpora, parts and bootstrap samples follow.
+"""Segment statistics of a metric: a row of counts per text, and a formula that maps sums of rows to scores.
 
-A metric computes one row of counts per text; its formula maps sums of rows to scores. Thus the metric need not be
-computed again for bootstrap samples and parts of a test set, only the sum.
+So the score of a corpus, of a part of it, or of a bootstrap sample needs only a sum of rows.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class SegmentStatistics:
     """(texts, counts)"""
     formula: Formula
     signature: str
-    single: np.ndarray | None = None
-    """(texts,) The scores of single texts; None if the metric is not defined for single texts."""
+    segment_scores: np.ndarray | None = None
+    """(texts,) The score of each text; None if the metric is not defined for single texts."""
 
     def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
         """The score of the corpus, or of the texts with the indices `only`.
@@ -42,11 +41,11 @@ class SegmentStatistics:
         return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
 
     def with_remark(self, remark: str) -> SegmentStatistics:
-        """A copy with `remark`, which states how the texts were preprocessed, in the signature, unless it is empty."""
+        """A copy with `remark`, on the preprocessing of the texts, in its signature, unless the remark is empty."""
         return replace(self, signature=f"{self.signature}|{remark}") if remark else self
 
     def samples(self, weights: np.ndarray) -> np.ndarray:
-        """The scores (samples,) of bootstrap samples; `weights` (samples, texts) is how often each has each text."""
+        """The scores (samples,) of bootstrap samples; `weights` (samples, texts) counts the texts of each sample."""
         return self.formula(weights @ self.rows)
 
 
@@ -56,14 +55,14 @@ def mean_statistics(values: np.ndarray, signature: str) -> SegmentStatistics:
     return SegmentStatistics(rows, _quotient, signature, values)
 
 
-def rate_statistics(counts: Sequence[float], totals: Sequence[float], signature: str) -> SegmentStatistics:
+def percentage_statistics(counts: Sequence[float], totals: Sequence[float], signature: str) -> SegmentStatistics:
     """Statistics of a metric whose corpus score is 100 * sum(`counts`) / sum(`totals`)."""
     rows = np.stack([100 * np.asarray(counts, dtype=float), np.asarray(totals, dtype=float)], axis=1)
     return SegmentStatistics(rows, _quotient, signature, _quotient(rows))
 
 
-def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> SegmentStatistics:
-    """Statistics of a metric whose corpus score is the quotient of the two sums of `counts`; NaN if the second is 0."""
+def quotient_statistics(counts: Sequence[tuple[float, float]], signature: str) -> SegmentStatistics:
+    """Statistics of a metric whose corpus score is the quotient of the sums of `counts`; NaN if the divisor is 0."""
 
     def formula(sums: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -77,7 +76,7 @@ def _quotient(sums: np.ndarray) -> np.ndarray:
 
 
 def percentage(numerator: int, denominator: int) -> Formula:
-    """The formula of the quotient of two counts, given by index, in percent."""
+    """The formula for the quotient of the counts with these indices, in percent."""
     return lambda sums: 100 * ratio(sums[..., numerator], sums[..., denominator])
 
 
@@ -88,7 +87,7 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 def present_references(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """Validates texts and references and returns the non-blank references of each text. Texts may be empty.
+    """The non-blank references of each text. Texts may be empty.
 
     Raises:
         AggGenError: there are no texts, the numbers of texts and reference lists differ, a text has no reference, or

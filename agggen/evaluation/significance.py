@@ -1,7 +1,7 @@
-"""Bootstrap confidence intervals and paired significance tests from segment statistics.
+"""Bootstrap confidence intervals and paired bootstrap tests (Koehn 2004; Riezler and Maxwell 2005).
 
-The corpus score of each sample is recomputed from the sum of its texts' counts (Koehn 2004; Riezler and Maxwell 2005).
-Statistics over all references (NIST's weights, CIDEr's document frequencies) are not resampled.
+The corpus score of each sample is recomputed from the sum of its texts' counts. Statistics over all references (NIST's
+weights, CIDEr's document frequencies) are not recomputed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agggen.errors import AggGenError
-from agggen.evaluation import method
+from agggen.evaluation import without_counts
 from agggen.evaluation.segments import SegmentStatistics
 
 RESAMPLES = 1000
@@ -38,7 +38,7 @@ class Comparison:
     first: float
     second: float
     p_value: float
-    """Two-sided: the probability of a difference at least as large as the observed one if the systems were equal."""
+    """Two-sided: the probability of at least the observed difference if the systems were equal."""
     signature: str
     low: float
     high: float
@@ -63,16 +63,16 @@ def paired_bootstrap(
 ) -> Comparison:
     """Paired bootstrap: the 95 % interval of the difference of two systems, and a two-sided test.
 
-    The p-value is the fraction of samples whose difference is as far from the samples' mean as the observed difference
-    is from 0.
+    The p-value is the fraction of samples whose difference deviates from the samples' mean by at least the observed
+    difference.
 
     Raises:
         AggGenError: the statistics are of different metrics or texts.
     """
     if first.rows.shape != second.rows.shape:
-        raise AggGenError(f"the systems differ in their texts: {len(first.rows)} and {len(second.rows)} of them")
-    if method(first.signature) != method(second.signature):
-        raise AggGenError(f"the systems were measured differently: {first.signature} and {second.signature}")
+        raise AggGenError(f"the systems have {len(first.rows)} and {len(second.rows)} texts; they need the same texts")
+    if without_counts(first.signature) != without_counts(second.signature):
+        raise AggGenError(f"the systems' metrics differ: {first.signature} and {second.signature}")
     first_value, second_value = first.corpus().value, second.corpus().value
     samples = _bootstrap(len(first.rows), resamples, seed)
     differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in samples])
@@ -84,7 +84,7 @@ def paired_bootstrap(
 
 
 def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each sample contains each text, (samples, texts), in blocks of samples."""
+    """Yields, for blocks of samples, how often each sample contains each text (samples, texts)."""
     rng = np.random.default_rng(seed)
     step = max(_BLOCK_CELLS // size, 1)
     for done in range(0, resamples, step):

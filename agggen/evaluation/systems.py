@@ -1,4 +1,4 @@
-"""Scores a system's texts by a protocol's metrics and `agggen.evaluation.values`, with intervals and comparisons."""
+"""Scores texts of any system by a protocol and by `agggen.evaluation.values`, with intervals and comparisons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.evaluation.protocols import PROTOCOLS, check_requested, known_metrics, measure
-from agggen.evaluation.segments import SegmentStatistics, rate_statistics
+from agggen.evaluation.segments import SegmentStatistics, percentage_statistics
 from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
 from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
@@ -19,16 +19,16 @@ SER = "ser"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """One metric of a system; interval and comparison are None unless requested."""
+    """A metric of a system; interval and comparison are None unless requested."""
 
     statistics: SegmentStatistics
     interval: Interval | None = None
     comparison: Comparison | None = None
-    """The comparison with the other system (`second` in the comparison)."""
+    """The comparison with another system, which is its `second`."""
 
 
 def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:
-    """The requested metrics without duplicates; by default all metrics of the protocol that apply to the records.
+    """The requested metrics without duplicates; by default all metrics of the protocol that the records allow.
 
     Raises:
         AggGenError: the protocol or a metric is unknown, or `requested` is empty.
@@ -36,13 +36,13 @@ def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence
     general = (*known_metrics(protocol, None), *VALUES)
     known = (*general, SER) if protocol == "e2e" else general
     if requested is None:
-        return known if SER not in known or foreign_predicate(records) is None else general
+        return known if SER not in known or non_slot_predicate(records) is None else general
     check_requested(protocol, requested, known)
     return tuple(dict.fromkeys(requested))
 
 
-def foreign_predicate(records: Sequence[Record]) -> str | None:
-    """Names, for messages, the first predicate that is not a slot of E2E and its record; None if all are slots."""
+def non_slot_predicate(records: Sequence[Record]) -> str | None:
+    """A description of the first predicate that is not a slot of E2E, for error messages; None if all are slots."""
     for record in records:
         for triple in record.triples:
             if slot_of(triple.predicate) is None:
@@ -61,7 +61,7 @@ def measure_system(
 ) -> dict[str, Measured]:
     """Scores the text of each record; for the slot error rate see `slot_statistics`.
 
-    Values are checked without a lexicon, since lexicons belong to models and the system may be of any kind.
+    Values are checked without a lexicon, since only models of agggen have one.
 
     Args:
         metrics: the result of `metrics_of`.
@@ -114,6 +114,6 @@ def slot_statistics(
     signature = f"patterns:{VERSION}|reading:{reading}|slots:{sum(slots)}|texts:{len(texts)}"
     parts = {"ser.add": "added", "ser.miss": "missed", "ser.wrong": "wrong", "ser.ser": "all"}
     return {
-        name: rate_statistics([len(getattr(text, part)) for text in errors], slots, f"{name}|{signature}")
+        name: percentage_statistics([len(getattr(text, part)) for text in errors], slots, f"{name}|{signature}")
         for name, part in parts.items()
     }

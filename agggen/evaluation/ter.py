@@ -1,10 +1,9 @@
 """Translation edit rate of tercom 0.7.25, the scorer of the WebNLG challenge (Snover et al. 2006).
 
-Edits are insertions, deletions, substitutions and shifts of word sequences. The search for shifts is greedy, so the
-result depends on the order of the search. In this module's order, edits and tried shifts equal tercom's logs on 5,586
-texts. sacreBLEU's TER searches in a different order, which changes the edits of 31 of 1,862 texts and a score by up to
-.13. Instead of a table of distances, this module computes a bit-parallel distance (Hyyrö 2003), except for the few
-shifts that are affected by tercom's pruning.
+Edits are insertions, deletions, substitutions and shifts of word sequences. Shifts are searched greedily in tercom's
+order; edits and tried shifts equal tercom's logs on 5,586 texts. sacreBLEU searches in a different order, which changes
+the edits of 31 of 1,862 texts and a score by up to .13. Distances are computed bit-parallel (Hyyrö 2003), except where
+tercom's pruning may change them.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from typing import NamedTuple
 MAX_SHIFT_WORDS = 10
 MAX_SHIFT_DISTANCE = 50
 BEAM = 20
-"""Table cells with over BEAM edits more than the best of their column are pruned; distances up to BEAM are exact."""
+"""Table cells with more than BEAM edits above their column's best are pruned; distances up to BEAM are exact."""
 
 _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)
 
 
 def edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
-    """The number of edits, shifts included, from `hypothesis` to `reference`, both sequences of words."""
+    """The number of edits, shifts included, that change `hypothesis` into `reference`."""
     return _Search(list(reference)).edits(list(hypothesis))
 
 
 class Distance:
-    """Levenshtein distance from sequences of words to one reference.
+    """Levenshtein distance of word sequences to a reference.
 
-    A column of the distance table is represented by two bit vectors: where its values increase and decrease by one.
+    Two bit vectors represent a column of the distance table: where its values increase and where they decrease by one.
     """
 
     def __init__(self, reference: Sequence[str]) -> None:
@@ -66,12 +65,12 @@ class _Alignment(NamedTuple):
     missed: list[bool]
     """For each word of the reference: whether it is deleted or substituted."""
     position: list[int]
-    """For each word of the reference: the index of the aligned word of the hypothesis; if the word is deleted, of the
-    last hypothesis word before the deletion (-1: none)."""
+    """For each word of the reference: the index of its aligned hypothesis word; if it is deleted, of the last before
+    it (-1: none)."""
 
 
 class _Search:
-    """The search for edits to one reference, with an index of the reference's word sequences."""
+    """Searches for edits to a reference, with an index of the reference's word sequences."""
 
     def __init__(self, reference: list[str]) -> None:
         self.reference = reference
@@ -94,10 +93,10 @@ class _Search:
             shifts += 1
 
     def _best_shift(self, words: list[str], alignment: _Alignment) -> list[str] | None:
-        """The words after the best shift; None if no shift saves at least its own cost of one edit.
+        """The words after the best shift; None if no shift saves at least one edit, its own cost.
 
-        Longer shifts are tried first. A shift of n words saves at most 2 n edits, so the search stops when the
-        remaining shorter shifts cannot save more.
+        Longer shifts are tried first. A shift of n words saves at most 2 n edits, so the search stops when shorter
+        shifts cannot save more.
         """
         before = alignment.distance
         min_cost, best = before, None
@@ -115,7 +114,7 @@ class _Search:
         return best
 
     def _shifts(self, words: list[str], alignment: _Alignment) -> list[tuple[int, list[tuple[int, int]]]]:
-        """The candidate shifts by length: (first word, word after which it is inserted; -1: at the beginning).
+        """(length, shifts) with shifts as (index of the first word, index of the word after which it moves; -1: start).
 
         A sequence is a candidate if it also occurs at another position of the reference, with errors at both positions.
         """
@@ -148,7 +147,7 @@ def _is_reachable(start: int, position: int) -> bool:
 
 
 def _targets(start: int, end: int, index: int, position: list[int]) -> list[int]:
-    """Targets for words[start:end], which occur in the reference at `index`: the words that are aligned there."""
+    """The targets for words[start:end], which equal the reference from `index` on: the words aligned there."""
     targets = [-1] if index == 0 else []
     for offset in range(-1 if index else 0, end - start):
         target = position[index + offset]
@@ -158,7 +157,7 @@ def _targets(start: int, end: int, index: int, position: list[int]) -> list[int]
 
 
 def _shift(words: list[str], start: int, end: int, target: int) -> list[str]:
-    """Moves words[start:end] after the word `target`; if `target` is inside the sequence, right by target - start."""
+    """Moves words[start:end] behind words[target]; if `target` is in the sequence, right by target - start."""
     run = words[start:end]
     if target < start:
         return words[: target + 1] + run + words[target + 1 : start] + words[end:]
@@ -188,8 +187,8 @@ def _align(words: list[str], reference: list[str]) -> _Alignment:
 def _table(words: list[str], reference: list[str]) -> tuple[int, list[list[int]]]:
     """The distance, and the last operation for each prefix of the words and of the reference.
 
-    Of operations with equal cost, substitution (or match) is preferred to insertion, and insertion to deletion. Cells
-    more than BEAM worse than the best substitution into their column are pruned.
+    At equal cost, substitution (or match) is preferred to insertion, and insertion to deletion. Cells with more than
+    BEAM edits above the best substitution into their column are pruned.
     """
     size = len(reference)
     column = [0] + [_UNREACHED] * size

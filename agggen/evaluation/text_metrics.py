@@ -1,6 +1,6 @@
-"""BLEU, chrF and TER of sacreBLEU, TER of tercom, and Moses multi-bleu as in the paper's WebNLG table.
+"""BLEU, chrF and TER of sacreBLEU, TER of tercom, and Moses multi-bleu as in the paper's WebNLG table, in percent.
 
-Each hypothesis has a list of at least one reference; the numbers may differ. All values are percentages.
+Each hypothesis has at least one reference; the number of references may vary.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from agggen.evaluation.ter import Distance, edits
 def bleu_statistics(
     hypotheses: Sequence[str], references: References, lowercase: bool = False, tokenised: bool = False
 ) -> SegmentStatistics:
-    """sacreBLEU's BLEU; segment scores use the effective order. 13a tokenises the texts unless they are `tokenised`."""
+    """sacreBLEU's BLEU, with 13a unless the texts are `tokenised`; segment scores use the effective order."""
     return _bleu(present_references(hypotheses, references), hypotheses, lowercase, tokenised)
 
 
 def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """Moses multi-bleu over lower-cased, tokenised texts, as in the paper's WebNLG column.
+    """Moses multi-bleu of tokenised texts, lower-cased, without smoothing, as in the paper's WebNLG table.
 
-    Missing references are replaced by empty texts, as in the paper's reference files. For a short text, the closest
-    reference length may be their length 0, which favours short output. As in the Perl script, there is no smoothing.
+    Missing references are replaced by empty texts, as in the paper's reference files. This favours short texts, for
+    which the closest reference length may be 0.
     """
     groups = present_references(hypotheses, references)
     width = max(map(len, references))
@@ -44,19 +44,19 @@ def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> 
 
 
 def chrf_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """sacreBLEU's chrF2; it ignores whitespace, so tokenised and raw texts have similar scores."""
+    """sacreBLEU's chrF2, which ignores whitespace: tokenised and raw texts have similar scores."""
     metric = CHRF()
     return _statistics("chrf", hypotheses, present_references(hypotheses, references), metric, metric)
 
 
 def ter_statistics(hypotheses: Sequence[str], references: References, tokenised: bool = False) -> SegmentStatistics:
-    """sacreBLEU's TER, case-sensitive; punctuation is split off unless the texts are `tokenised`."""
+    """sacreBLEU's TER, case-sensitive, with punctuation split off unless the texts are `tokenised`."""
     metric = _FastTER(normalized=not tokenised, case_sensitive=True)
     return _statistics("ter", hypotheses, present_references(hypotheses, references), metric, metric)
 
 
 def tercom_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """TER of tercom 0.7.25 (see ``agggen.evaluation.ter``) over lower-cased words between spaces."""
+    """TER of tercom 0.7.25 (see ``agggen.evaluation.ter``) of lower-cased texts with space-separated tokens."""
     groups = [[text.lower().split() for text in group] for group in present_references(hypotheses, references)]
     counts = []
     for text, group in zip(hypotheses, groups, strict=True):
@@ -75,30 +75,27 @@ def _bleu(
 ) -> SegmentStatistics:
     tokenize = "none" if tokenised else "13a"
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-    single = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, effective_order=True)
-    return _statistics("bleu", hypotheses, groups, metric, single, remark)
+    sentence_metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, effective_order=True)
+    return _statistics("bleu", hypotheses, groups, metric, sentence_metric, remark)
 
 
 def _statistics(
-    name: str, hypotheses: Sequence[str], groups: References, metric: Metric, single: Metric, remark: str = ""
+    name: str, hypotheses: Sequence[str], groups: References, metric: Metric, sentence_metric: Metric, remark: str = ""
 ) -> SegmentStatistics:
-    """Statistics with the corpus score of `metric` and the segment scores of `single`, from the same counts."""
-    columns = list(zip_longest(*groups))  # the first reference of each text, the second ...; None if there is none
+    """The statistics of `metric`, with segment scores by `sentence_metric` from the same counts."""
+    columns = list(zip_longest(*groups))  # the n-th references of all texts, for each n; None if missing
     rows = np.array(metric._extract_corpus_statistics(list(hypotheses), columns), dtype=float)
     signature = f"{name}|tool:sacrebleu|{metric.get_signature()}{remark}"
-    return SegmentStatistics(rows, partial(_scores, metric), signature, _scores(single, rows))
+    return SegmentStatistics(rows, partial(_scores, metric), signature, _scores(sentence_metric, rows))
 
 
 def _scores(metric: Metric, sums: np.ndarray) -> np.ndarray:
-    """sacreBLEU's scores (...) of sums of counts (..., counts)."""
+    """The scores (...) of `metric` from sums of counts (..., counts)."""
     return np.apply_along_axis(lambda counts: metric._compute_score_from_stats(counts.tolist()).score, -1, sums)
 
 
 class _FastTER(TER):
-    """sacreBLEU's TER with the same counts, six times faster (971 texts of WebNLG: 20 s instead of 118 s).
-
-    The search for shifts is sacreBLEU's; the distances are computed by `Distance`.
-    """
+    """sacreBLEU's TER with distances from `Distance`: the same counts, six times faster (971 texts of WebNLG: 20 s)."""
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, list[list[str]]]) -> list[float]:
         references = ref_kwargs["ref_words"]
@@ -121,11 +118,11 @@ def _sacrebleu_edits(words: list[str], reference: list[str]) -> int:
 
 
 class _SacrebleuDistance(lib_ter.BeamEditDistance):
-    """Distances within sacreBLEU's beam, with the edit path only for the words that were passed to `start`.
+    """Edit distances within sacreBLEU's beam; returns an edit path only for the words that were passed to `start`.
 
-    A path with d edits deviates from the diagonal by at most (d + difference of lengths) / 2. If the beam is wider than
-    this, the distance within the beam is the exact distance. Otherwise, it may be larger than the exact distance, so a
-    shift that does not improve the exact distance does not improve the distance within the beam.
+    A path with d edits deviates from the diagonal by at most (d + difference of lengths) / 2. If the beam is wider, the
+    distance within the beam is exact. Otherwise it may be larger than the exact distance; so a shift that does not
+    reduce the exact distance does not reduce it either.
     """
 
     def __init__(self, reference: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Measures of faithfulness from the strict and the lenient check of values."""
+"""Metrics of faithfulness from the strict and the lenient check of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agggen.evaluation.segments import SegmentStatistics, rate_statistics
+from agggen.evaluation.segments import SegmentStatistics, percentage_statistics
 from agggen.records import Record
 from agggen.verification.check import Checker
 from agggen.verification.lenient import THRESHOLD, Mentions, verify
@@ -15,13 +15,13 @@ from agggen.verification.results import TextCheck, check_paired
 from agggen.verification.values import MATCH_KINDS
 
 VALUES: Mapping[str, str] = {
-    "values_whole": "percentage of triples whose value the text expresses whole (strict)",
+    "values_whole": "percentage of triples whose value the text expresses completely (strict)",
     "values_lenient": f"percentage of triples whose value the text mentions (lenient: {100 * THRESHOLD:g} % of its "
     "words)",
     "texts_without_faults": "percentage of texts without a fault (strict)",
     "invented": "hallucinated numbers, names and value words, which are in no triple, per 100 texts (strict)",
 }
-"""The definition of each measure."""
+"""The definition of each metric."""
 
 FULFILLED = "share of texts that have no fault and whose facts each say the values of their group whole (strict)"
 """The signature of ``fulfilled``."""
@@ -29,20 +29,20 @@ FULFILLED = "share of texts that have no fault and whose facts each say the valu
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadValues:
-    """The strict and the lenient check of texts, and the measures that are computed from these checks."""
+    """The strict and the lenient checks of texts, and the metrics that are computed from them."""
 
     checks: Sequence[TextCheck]
     """The strict check of each text."""
     mentions: Sequence[Mentions]
     """The lenient check of each text."""
     statistics: Mapping[str, SegmentStatistics]
-    """The measures by name (see `VALUES`)."""
+    """By metric of `VALUES`."""
 
 
 def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:
-    """Applies the strict check (by default without a lexicon) and the lenient check to the text of each record.
+    """Checks the text of each record by the strict check (by default without a lexicon) and the lenient check.
 
-    The signature of ``values_whole`` contains, after ``said``, the number of values by kind of match.
+    The signature of ``values_whole`` has, after ``said``, the number of values by kind of match.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
@@ -51,8 +51,8 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     checker = checker or Checker()
     checks, mentions = list(map(checker.check, records, texts)), list(map(verify, records, texts))
     triples, ones = [len(record.triples) for record in records], [1] * len(records)
-    whole = [sum(value.whole for value in check.values) for check in checks]
-    mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]
+    n_whole = [sum(value.whole for value in check.values) for check in checks]
+    n_mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]
     faultless = [not check.faults for check in checks]
     invented = [len(check.invented) for check in checks]
     counts = Counter(value.how for check in checks for value in check.values)
@@ -63,9 +63,11 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     lenient = f"values mentioned (lenient: {100 * THRESHOLD:g} % of the words)|words:normal,e2e:phrases"
     strict = f"(strict)|{lexicon}"
     statistics = {
-        "values_whole": rate_statistics(whole, triples, f"values said whole {strict}|{total}|said:{said}"),
-        "values_lenient": rate_statistics(mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{total}"),
-        "texts_without_faults": rate_statistics(faultless, ones, f"texts without faults {strict}|texts:{len(texts)}"),
-        "invented": rate_statistics(invented, ones, f"invented values per 100 texts {strict}|texts:{len(texts)}"),
+        "values_whole": percentage_statistics(n_whole, triples, f"values said whole {strict}|{total}|said:{said}"),
+        "values_lenient": percentage_statistics(n_mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{total}"),
+        "texts_without_faults": percentage_statistics(
+            faultless, ones, f"texts without faults {strict}|texts:{len(texts)}"
+        ),
+        "invented": percentage_statistics(invented, ones, f"invented values per 100 texts {strict}|texts:{len(texts)}"),
     }
     return ReadValues(checks, mentions, statistics)

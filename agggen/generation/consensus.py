@@ -1,7 +1,7 @@
-"""Choice by consensus, or minimum Bayes risk (Kumar and Byrne 2004): the text most similar to all texts of its record.
+"""Minimum Bayes risk decoding (Kumar and Byrne 2004): ranks texts by their similarity to the record's other texts.
 
-The texts of all plans and beams, except improbable ones, are samples of possible texts. A text is ranked by its mean
-similarity to the samples, weighted by their scores; no text precedes one that has fewer faults and fallbacks.
+All sufficiently probable texts of all plans are samples. Texts are ranked by their number of faults and fallbacks, then
+by their mean similarity to the samples, weighted by the samples' scores.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from agggen.generation.results import Generation
 from agggen.text.tokenise import tokenise
 
 TEMPERATURE = 0.5
-"""The weights of the texts are softmax(score / TEMPERATURE)."""
+"""The weights of the samples are softmax(score / TEMPERATURE)."""
 MARGIN = 0.4
-"""Texts with a lower score than the best (of n returned texts, the n-th best) by more than this are no samples."""
+"""Texts whose score is more than this below the best (if n texts are returned, the n-th best) are not samples."""
 _MAX_N = 4
 
 NGrams = list[set[tuple[object, ...]]]
 """The n-grams of a text, for n = 1 to 4; the k-th occurrence of an n-gram is (n-gram, k)."""
 
 
-def by_consensus(texts: Sequence[Generation], others: Sequence[Generation] = ()) -> list[Generation]:
-    """The texts of a record by ascending `cost`, then by descending expected similarity to `texts` and `others`."""
+def by_consensus(texts: Sequence[Generation], other_samples: Sequence[Generation] = ()) -> list[Generation]:
+    """Sorts texts of a record by ascending `cost`, then by descending similarity to `texts` and `other_samples`."""
     if len(texts) < 2:
         return list(texts)
-    samples = (*texts, *others)
+    samples = (*texts, *other_samples)
     grams = [ngrams(text.text) for text in samples]
     highest = max(text.score for text in samples)
     weights = [math.exp((text.score - highest) / TEMPERATURE) for text in samples]

@@ -1,10 +1,9 @@
 """Lexical constraints on the words of a fact, for the beam search.
 
-Hokamp and Liu (2017) and Post and Vilar (2018) require given phrases in the output; here these phrases are the values
-of the record. First, words that the triples of the fact do not allow are forbidden. Second, a partially generated value
-must be completed: ``Jöns`` by ``Jacob``, then ``Berzelius``; an automaton over the spellings of the values determines
-the allowed words. Third, a fact can only end if the function ``Constraint.judge`` accepts its words; it is called once
-every value that is not ``elastic`` has occurred.
+As in Hokamp and Liu (2017) and Post and Vilar (2018), the output must contain certain phrases: the values of the
+record. Words that the triples of the fact do not license are forbidden. A partially generated value must be completed
+(``Jöns`` by ``Jacob``, then ``Berzelius``); an automaton over the spellings of the values determines the next words. A
+fact can only end if every value that is not ``paraphrasable`` has occurred and ``Constraint.judge`` accepts the words.
 """
 
 from __future__ import annotations
@@ -18,55 +17,56 @@ from agggen.model.batch import FACT, LAST, PAD
 Spelling = tuple[int, ...]
 """A spelling of a value as word ids."""
 Fallback = Callable[[], Spelling]
-"""Builds the words of a fact if no hypothesis passes the judge."""
+"""Returns the words of a fact for which no hypothesis passes the judge."""
 State = tuple[frozenset[tuple[int, int, int]], frozenset[int]]
-"""The partial spellings, as (value, spelling, number of words so far), and the indices of values that have occurred."""
+"""Partial spellings (index of the value, index of the spelling, number of words), and indices of complete values."""
 START: State = (frozenset(), frozenset())
 Judge = Callable[[Sequence[int], Sequence[int]], bool]
-"""Whether a fact with these words may end; the second argument is the preceding text, with the marks of facts."""
+"""Whether a fact with these word ids may end; the second argument is the preceding text, with the marks of facts."""
 
 
 @dataclass
 class Constraint:
     """The constraint on the last fact of a plan prefix."""
 
-    barred: frozenset[int]  # ids of forbidden words
+    forbidden: frozenset[int]  # ids of forbidden words
     values: tuple[tuple[Spelling, ...], ...]  # by required value, its spellings; at least one of them must occur
-    elastic: frozenset[int]  # indices of values with further wordings, which only the judge recognises
+    paraphrasable: frozenset[int]  # indices of values with other wordings, which only the judge recognises
     value_only: frozenset[int]  # words that occur only in values: a partial spelling with one must be completed
     judge: Judge
     fallback: Fallback
     full_stop: int | None = None  # inserted before the fallback if the text does not end with one of `sentence_ends`
-    may_stop: Callable[[Sequence[int]], bool] = lambda words: True  # whether a full stop completes these words
+    can_end_sentence: Callable[[Sequence[int]], bool] = lambda words: True  # whether a full stop may follow the words
     sentence_ends: frozenset[int] = frozenset()  # ids of words that end a sentence
 
     def __post_init__(self) -> None:
-        self.step, self.following = cache(self._step), cache(self._following)
+        self.step, self.allowed_next = cache(self._step), cache(self._allowed_next)
 
     def has_all_values(self, state: State) -> bool:
-        """Whether all values that are not elastic have occurred in one of their spellings."""
-        return len(state[1] | self.elastic) == len(self.values)
+        """Whether each value that is not paraphrasable has occurred."""
+        return len(state[1] | self.paraphrasable) == len(self.values)
 
     def fallback_after(self, texts: Iterable[Sequence[int]]) -> tuple[int | None, list[int]]:
-        """The index of the text to which the fallback is appended, and the words to append, with a full stop if needed.
+        """The index of the text to which the fallback is appended, and the words to append.
 
-        The text is the first one whose last sentence is complete or accepted by `may_stop`; None if no text qualifies.
+        The text is the first whose last sentence has ended, or can end with a full stop, which is then prepended to the
+        fallback; the index is None if there is no such text.
 
         Args:
             texts: ids of marks and words; each text ends with the fact's mark.
         """
         full_stop = [] if self.full_stop is None else [self.full_stop]
-        for number, text in enumerate(texts):
+        for index, text in enumerate(texts):
             words = [word for word in text if word not in (PAD, FACT, LAST)]
             if not words or words[-1] in self.sentence_ends:
-                return number, list(self.fallback())
-            if not full_stop or self.may_stop(words):
-                return number, [*full_stop, *self.fallback()]
+                return index, list(self.fallback())
+            if not full_stop or self.can_end_sentence(words):
+                return index, [*full_stop, *self.fallback()]
         return None, [*full_stop, *self.fallback()]
 
     def _step(self, state: State, word: int) -> State:
         """The automaton's next state; the initial state is `START`."""
-        partial, mentioned = state
+        partial, complete = state
         continued, completed = set(), set()
         starts = (
             (value, spelling, 0)
@@ -79,16 +79,16 @@ class Constraint:
                 continued.add((value, spelling, length + 1))
                 if length + 1 == len(words):
                     completed.add(value)
-        return frozenset(continued), mentioned | completed
+        return frozenset(continued), complete | completed
 
-    def _following(self, state: State) -> frozenset[int]:
-        """The allowed next words; empty if any word is allowed."""
-        partial, mentioned = state
-        following: set[int] = set()
+    def _allowed_next(self, state: State) -> frozenset[int]:
+        """The ids of the allowed next words; empty if any word is allowed."""
+        partial, complete = state
+        allowed: set[int] = set()
         for value, spelling, length in partial:
             words = self.values[value][spelling]
             if length == len(words):
                 return frozenset()  # one spelling is complete, so any word may follow
-            if value not in mentioned and any(word in self.value_only for word in words[:length]):
-                following.add(words[length])
-        return frozenset(following)
+            if value not in complete and any(word in self.value_only for word in words[:length]):
+                allowed.add(words[length])
+        return frozenset(allowed)

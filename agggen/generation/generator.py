@@ -1,6 +1,6 @@
 """Inference (paper, section 3.4): generates texts with plans from records, and aligns texts.
 
-The parts of `Generator.generate`, `Planner.candidates` and `Generator.write`, can run in separate processes.
+`Generator.generate` calls `Planner.candidates` and `Generator.write`, which can also run in separate processes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agggen.errors import PlanError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.consensus import cost
 from agggen.generation.constraints import Constraint
-from agggen.generation.fallbacks import sentences
+from agggen.generation.decoding import FAULT_COST
+from agggen.generation.fallbacks import fallback_sentences
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size
-from agggen.generation.requests import Request, batches_of, before_clauses
+from agggen.generation.record_constraints import RecordConstraints, RestrictedWords, drop_unfinished
+from agggen.generation.requests import Request, batches_of, facts_before_sentences
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.truth import RecordConstraints, WatchedWords, drop_unfinished
-from agggen.generation.words import FAULT_COST
 from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel
@@ -41,17 +41,17 @@ from agggen.verification.values import FUNCTION_WORDS
 __all__ = ["MAX_TRIPLES", "AlignedText", "Candidates", "Generation", "Generator", "InferenceConfig", "PlannedRecord"]
 
 _FULL_STOP = f"{JOINER}."
-_Piece = tuple[tuple[int, ...], list[str], bool]
-"""A fact of a text: the indices of its triples, its tokens, and whether the tokens are a fallback."""
+_Segment = tuple[tuple[int, ...], list[str], bool]
+"""A fact of a text: the indices of its triples, its tokens, and whether it is a fallback."""
 
 
 class Generator:
     """Generates and aligns texts with one model. Not thread-safe: one call at a time.
 
     Args:
-        encoder: of the model.
+        encoder: the model's encoder of records and texts.
         config: default settings of inference.
-        lexicon: of the strict check. [default: values are matched by rule only]
+        lexicon: the lexicon of the strict check. [default: values are matched by rule only]
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Generator:
         self.device = next(model.parameters()).device
 
     @cached_property
-    def watched(self) -> WatchedWords:
-        """The words of the vocabulary that only some triples allow."""
-        return WatchedWords(self.encoder.vocabulary, self.checker)
+    def restricted(self) -> RestrictedWords:
+        """The words that a fact may contain only if one of its triples licenses them."""
+        return RestrictedWords(self.encoder.vocabulary, self.checker)
 
     # --- texts ------------------------------------------------------------------------------------------------------
 
@@ -87,12 +87,12 @@ class Generator:
 
         Args:
             records: their references are ignored.
-            plans: a human plan for each record, which is followed exactly; None: plans are searched.
-            complete: whether the model adds predicates that a human plan omits; otherwise they are an error.
+            plans: the plan that each text must follow; None: plans are searched.
+            complete: whether the model adds predicates that a given plan omits; otherwise an omission is an error.
             config: overrides the generator's settings.
 
         Raises:
-            PlanError: a human plan does not fit its record, or the level exceeds the model's L.
+            PlanError: a given plan does not fit its record, or the level exceeds the model's L.
             RecordError: a record has too many triples.
         """
         config, n = config or self.config, len(records)
@@ -106,15 +106,15 @@ class Generator:
         counts: Sequence[int],
         configs: Sequence[InferenceConfig],
     ) -> list[list[Generation]]:
-        """The second part of `generate`: at most `counts` texts of each record over its candidate plans, best first.
+        """At most `counts` texts of each record, under its candidate plans, best first.
 
         With ``verify=strict``, each fact expresses the values of its triples completely and passes the strict check.
-        The search is unconstrained first; if too few texts pass, a constrained search follows. A fact of which no
-        constrained hypothesis passes becomes a fallback: a sentence of the training texts or a plain clause. Predicates
-        unknown from training always get a fallback.
+        The first search is unconstrained; if too few texts pass, a constrained search follows. A fact without a passing
+        hypothesis becomes a fallback: a sentence of the training texts or a plain clause. Predicates unknown from
+        training always get a fallback.
 
-        Records with the same settings of the beam search are decoded in batches. Results do not depend on the batch, up
-        to floating-point rounding.
+        Records with the same search settings are decoded in batches. Results do not depend on batch composition, up to
+        floating-point rounding.
 
         Raises:
             PlanError: a record has no candidate plans, or a plan does not contain each of its predicates exactly once.
@@ -141,31 +141,32 @@ class Generator:
     def _request(
         self, record: Record, candidates: Candidates, count: int, config: InferenceConfig
     ) -> Request | Generation:
-        """A request; a text if all predicates are unknown."""
+        """The request for a record, or its text if all its predicates are unknown."""
         strict = config.verify == "strict"
         ids = self.encoder.predicate_ids(record)
         indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id or not strict)
         if not indices:
             plan = candidates.plans[0]
-            pieces = [piece for group in plan.states for piece in self._clauses(record, group)]
-            return self._generation(record, plan, candidates.search, 0.0, 0.0, pieces)
+            segments = [segment for group in plan.states for segment in self._sentences(record, group)]
+            return self._generation(record, plan, candidates.search, 0.0, 0.0, segments)
         known = Record(record.id, tuple(record.triples[index] for index in indices))
         source, extras = self.encoder.source(known)
         constraints = None
         if strict:
-            given = candidates.search == "given"
-            sentence_ends = before_clauses(candidates.plans[0].states, indices) if given else frozenset[int]()
-            constraints = RecordConstraints(self.watched, known, extras, sentence_ends)
+            sentence_ends = frozenset[int]()
+            if candidates.search == "given":
+                sentence_ends = facts_before_sentences(candidates.plans[0].states, indices)
+            constraints = RecordConstraints(self.restricted, known, extras, sentence_ends)
         best_first = sorted(candidates.plans, key=lambda plan: -plan.score)
         return Request(
             record, known, indices, source, extras, constraints, best_first, candidates.search, config, count
         )
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
-        """Decodes the first plan of each request, then the other plans of requests that do not have enough texts.
+        """Decodes the first plan of each request, then the other plans of requests that need more texts.
 
-        If too few texts of the first plan pass the check, the unconstrained search abandons another plan at the first
-        fact of which no hypothesis passes.
+        If too few texts of the first plan are accepted, the unconstrained search prunes the other plans at their first
+        fact without a passing hypothesis.
         """
         ranks = range(max(len(request.plans) for request in batch))
         for round_ranks in (ranks[:1], ranks[1:]):
@@ -175,7 +176,7 @@ class Generator:
                 self._write_plans(batch, tasks)
 
     def _write_plans(self, batch: Sequence[Request], tasks: Sequence[tuple[int, ScoredPlan]]) -> None:
-        """Decodes texts of (request index, plan) pairs, and adds them to the requests."""
+        """Decodes the texts of `tasks`, pairs of request index and plan, and adds them to the requests."""
         config = batch[0].config
 
         def required_score(task: int) -> float:
@@ -187,20 +188,20 @@ class Generator:
             assert constraints is not None
             return constraints(prefix)
 
-        only_passing = {i for i, item in enumerate(batch) if item.first and item.needs_constraints}
+        requiring_passes = {i for i, item in enumerate(batch) if item.first_hypothesis and item.needs_constraints}
 
         def must_pass(prefix: PlanPrefix) -> Constraint | None:
-            return constrain(prefix) if prefix.record in only_passing else None
+            return constrain(prefix) if prefix.record in requiring_passes else None
 
         with torch.no_grad():
             memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
         constraints = (constrain, None) if batch[0].constrained else (None, must_pass)
-        search = BeamSearch(self.model, memory, config.beam, self._name_words(batch), *constraints)
+        search = BeamSearch(self.model, memory, config.beam, self._repeatable_words(batch), *constraints)
         max_facts = max(config.rows // config.beam.beam, 1)
         searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
         for task, hypotheses in search.write(searches, max_facts, required_score):
             i, plan = tasks[task]
-            batch[i].first = batch[i].first or hypotheses[0]
+            batch[i].first_hypothesis = batch[i].first_hypothesis or hypotheses[0]
             self._add(batch[i], plan, hypotheses)
 
     def _add(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> None:
@@ -215,31 +216,31 @@ class Generator:
                 request.add(text, plan, request.accepts(text, plan, hypothesis))
 
     def _text_of(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
-        """The text of a hypothesis, with sentences for unknown predicates at their positions in the plan."""
+        """The text of a hypothesis, with sentences for unknown predicates inserted at their places in the plan."""
         record, groups = request.record, request.groups(plan.states)
         generated = iter(zip(groups, hypothesis.facts, strict=True))
-        pieces: list[_Piece] = []
+        segments: list[_Segment] = []
         for group in plan.states:
             known_indices = tuple(i for i in group if i in request.indices)
             if known_indices:
                 known_group, fact_words = next(generated)
                 constraints = request.constraints
-                fallback_used = constraints is not None and constraints.fell_back(known_group, fact_words)
+                fallback_used = constraints is not None and constraints.ends_with_fallback(known_group, fact_words)
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras, record)
-                if fallback_used and pieces and tokens[0] == _FULL_STOP:
-                    previous = pieces[-1][1]
+                if fallback_used and segments and tokens[0] == _FULL_STOP:
+                    previous = segments[-1][1]
                     drop_unfinished(previous)
                     previous.append(tokens.pop(0))
-                pieces.append((known_indices, tokens, fallback_used))
-            pieces += self._clauses(record, [i for i in group if i not in known_indices])
+                segments.append((known_indices, tokens, fallback_used))
+            segments += self._sentences(record, [i for i in group if i not in known_indices])
         score = hypothesis.score + request.config.plan_weight * plan.score
-        return self._generation(record, plan, request.search, hypothesis.log_probability, score, pieces)
+        return self._generation(record, plan, request.search, hypothesis.log_probability, score, segments)
 
-    def _clauses(self, record: Record, group: Sequence[int]) -> list[_Piece]:
-        """The pieces of triples with unknown predicates, one for each of their `sentences`."""
+    def _sentences(self, record: Record, group: Sequence[int]) -> list[_Segment]:
+        """One segment for each of the `fallback_sentences` of triples with unknown predicates."""
         return [
             (tuple(group[number] for number in numbers), [token.text for token in tokenise(text, normalise=True)], True)
-            for numbers, text in sentences(self.checker, [record.triples[index] for index in group])
+            for numbers, text in fallback_sentences(self.checker, [record.triples[index] for index in group])
         ]
 
     def _generation(
@@ -249,10 +250,10 @@ class Generator:
         search: PlanSearch,
         log_probability: float,
         score: float,
-        pieces: Sequence[_Piece],
+        segments: Sequence[_Segment],
     ) -> Generation:
-        """The text of the joined `pieces`; the spans of its facts cover the text without overlap."""
-        tokens = [(token, fallback) for _, piece, fallback in pieces for token in piece]
+        """Joins `segments` to a text; the spans of its facts cover the text without overlap."""
+        tokens = [(token, fallback) for _, segment, fallback in segments for token in segment]
         text, spans = detokenise_with_offsets([token for token, _ in tokens])
         copied = [
             span
@@ -260,9 +261,9 @@ class Generator:
             if not (fallback or self.encoder.vocabulary.can_generate(token)) and span[0] < span[1]
         ]
         facts, count, start = [], 0, 0
-        for number, (group, piece, fallback) in enumerate(pieces):
-            count += len(piece)
-            end = spans[count][0] if number + 1 < len(pieces) and count < len(spans) else len(text)
+        for number, (group, segment, fallback) in enumerate(segments):
+            count += len(segment)
+            end = spans[count][0] if number + 1 < len(segments) and count < len(spans) else len(text)
             checks = dict(zip(sorted(group), self.checker.values(record, text[start:end], group), strict=True))
             missing = tuple(record.predicates[i] for i in group if not checks[i].whole)
             facts.append(WrittenFact(start, end, tuple(record.predicates[i] for i in group), missing, fallback))
@@ -281,21 +282,21 @@ class Generator:
             tuple(copied),
         )
 
-    def _name_words(self, batch: Sequence[Request]) -> Tensor:
-        """(records, ids) True for content words of subjects and objects, whose n-grams may be repeated."""
+    def _repeatable_words(self, batch: Sequence[Request]) -> Tensor:
+        """(records, ids) True for words whose n-grams may be repeated: content words of subjects and objects."""
         vocabulary = self.encoder.vocabulary
         width = len(vocabulary) + max(len(request.extras) for request in batch)
-        names = torch.zeros(len(batch), width, dtype=torch.bool)
+        repeatable = torch.zeros(len(batch), width, dtype=torch.bool)
         for row, request in enumerate(batch):
             for word, role in zip(request.source.source, request.source.role, strict=True):
                 if role in (ROLE_SUBJECT, ROLE_OBJECT):
                     tokens = vocabulary.decode([word], request.extras)
                     forms = (item.form for token in tokens for item in words(token.strip(JOINER)))
-                    names[row, word] |= any(form not in FUNCTION_WORDS for form in forms)
-        return names.to(self.device)
+                    repeatable[row, word] |= any(form not in FUNCTION_WORDS for form in forms)
+        return repeatable.to(self.device)
 
     def accepts(self, record: Record, text: Generation) -> bool:
-        """Whether the constrained search could have written `text` for `record`: no fault in any fact or in the text.
+        """Whether the constrained search could return `text`: neither the text nor a single fact has a fault.
 
         False for a record with predicates unknown from training.
         """
@@ -306,7 +307,7 @@ class Generator:
         unknown_word = any(self.encoder.vocabulary.UNK in fact for fact in example.facts)
         if unknown_word or len(example.facts) != len(groups):
             return False
-        return RecordConstraints(self.watched, record, self.encoder.source(record)[1]).accept(groups, example.facts)
+        return RecordConstraints(self.restricted, record, self.encoder.source(record)[1]).accept(groups, example.facts)
 
     # --- alignment --------------------------------------------------------------------------------------------------
 
@@ -314,12 +315,12 @@ class Generator:
     def align(
         self, records: Sequence[Record], facts: Sequence[Sequence[str]], batch_size: int = 16
     ) -> list[AlignedText]:
-        """Viterbi alignment: the most likely group of each fact (paper, section 5.3).
+        """Viterbi alignment: the most likely group of each fact (paper, section 5.3), over all groups.
 
-        A fact in which no word begins has the empty group. Hard alignment does not restrict the search.
+        A fact in which no word begins has the empty group.
 
         Args:
-            facts: of each record's text, as segments that concatenate to the text.
+            facts: the segments of each record's text, which concatenate to the text.
 
         Raises:
             RecordError: a record has too many triples, or a text contains no words.

@@ -1,4 +1,4 @@
-"""Rules of English for generated facts. The strict check does not apply these rules, since human texts break them."""
+"""Rules of English grammar for generated facts; not part of the strict check, since human texts break them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agggen.verification.clauses import MONTH, PREPOSITIONS
 from agggen.verification.lexicon import Lexicon
 
 _ENGLISH = frozenset(("the", "is", "of"))
-"""Training texts whose ordinary words include these words are English."""
+"""The training texts are English if these are ordinary words of the lexicon."""
 _MIN_ARTICLE_SHARE = 0.9
 """A name needs "the" after a preposition if "the" precedes at least this share of its mentions in training texts."""
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
@@ -47,17 +47,17 @@ _BROKEN = re.compile(
         )
     )
 )
-"""Phrases that no correct text contains: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
+"""Ungrammatical phrases: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
 _NOUN_PHRASE = re.compile(r"(?:The|Its|His|Her|Their) (?:[a-z]+ ){0,2}(?!consists )[a-z]{3,}s of\b")
-"""The beginning of a sentence whose first word that ends in -s is a plural, not a verb: "The main ingredients of"."""
+"""The beginning of a sentence in which a word that ends in -s is a noun, not a verb: "The main ingredients of"."""
 _BRACKETS = re.compile(r"\([^()]*\)")
 _SENTENCE = re.compile(
     r"(?:(?:^|(?<=[.!?] ))(?=(?:The|Its|His|Her|Their)\b)"
     r"|(?:^|(?<=(?:[a-z]{4}|Name)[.!?] )|(?<=[\d.]\d[.!?] ))(?=[^\W_a-z]))"
     r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)\)?[.!?])(?:\s|$))"
 )
-"""A sentence (group 1) in a text whose names are replaced by "Name". No abbreviation may end the sentence; one may
-precede the sentence only if the first word is an article or a possessive."""
+"""A sentence (group 1) of a text whose names are replaced by "Name". Full stops of likely abbreviations do not end it,
+and only precede it if it begins with an article or a possessive."""
 _VERBS = (
     "are|be|born|began|became|broadcast|built|came|can|chose|come|compete|could|deploy|did|eat|enjoy|find|"
     "fought|gave|go|govern|had|have|head|held|include|inhabit|left|led|lie|live|look|made|make|manage|may|"
@@ -72,30 +72,30 @@ _PARTICIPLE = re.compile("[a-z]+ed|be|born|built|held|led|made")
 """A word that is seldom the verb of a clause without an auxiliary: "cooked", "born"."""
 _A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
 _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
-"""The beginnings of words that are written with a vowel but pronounced with a consonant."""
+"""The beginnings of words with an initial vowel letter but an initial consonant sound."""
 _MUTE_H = re.compile(r"hour|hono|hones|heir|herb|hist|hotel", re.IGNORECASE)
 """The beginnings of words before which both "a" and "an" are in use."""
 _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
-"""A word that begins a sentence, unless it begins a name."""
+"""A capitalised word that begins a sentence, unless it begins a name."""
 _NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\d)[.!?]$")
-"""A full stop that ends a sentence, since it follows a number or a word too long for an abbreviation."""
+"""A sentence end, not an abbreviation: it follows a number or a word of at least four letters."""
 _FINITE_VERB = (
     rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|"
     r"retired)\b"
 )
-"""A finite verb; a participle ("designed by") is none."""
+"""A finite verb, not a participle ("designed by")."""
 _FINITE = re.compile(_FINITE_VERB)
 _NO_CONJUNCTION = r"(?:(?!\b(?:and|but|so|if|as|when|while|because|since|though|although|that|wh[a-z]+)\b).)*?"
 _SPLICE = re.compile(
     rf"(?:The )?(?:Name|It|He|She|They)\b{_NO_CONJUNCTION}{_FINITE_VERB}{_NO_CONJUNCTION}"
     rf", (?:[Tt]he )?(?:Name|[Ii]t|[Hh]e|[Ss]he|[Tt]hey) {_FINITE_VERB}"
 )
-"""Two main clauses that only a comma joins, at the beginning of a sentence."""
+"""A comma splice (two main clauses joined only by a comma) at the beginning of a sentence."""
 _BORDER = re.compile(
     rf"[,;:().!?\u2013]|(?<=Name) (?={_OPENER.pattern})|(?<![\w-])(?i:and|or|but|nor|which|who|whom|whose|where|that|"
     r"what|when|while|whilst|whereas|as|if|because|since|though|although|so|than|after|before|how|why)(?![\w-])"
 )
-"""Where a clause may end."""
+"""A possible clause border."""
 _COORDINATING = frozenset(("and", "or", "but", "nor", "so"))
 _CLAUSE_VERB = re.compile(
     r"(?<![\w'-])(?:is|are|was|were|has|can(?= (?:also )?be)|plays|comes|serves|contains|includes|originates|"
@@ -103,15 +103,15 @@ _CLAUSE_VERB = re.compile(
 )
 """A verb; a correct clause contains only one match."""
 _STRANDED = re.compile(rf"{_PREPOSITION} *(?:$|{_AUXILIARY}\b)")
-"""A preposition without its noun, as in a relative clause: "the country Ann comes from is". """
+"""A stranded preposition, which indicates a relative clause: "the country Ann comes from is". """
 _RELATIVE_ONLY = re.compile(r"(?:The )?Name, (?:which|who|whose|where)\b[^,]*[.!?]$")
-"""A sentence that ends with its relative clause, unless a comma is missing: "Ulm, which has a tower." """
+"""A sentence that consists of a name and a relative clause: "Ulm, which has a tower." """
 _CUT_OFF = re.compile(r"\b[Aa]n?\s+(?:high|low|moderate|large|small)\s*[.!?](?:\s|$)")
-"""An adjective in place of a noun, even if the adjective is a value: "It has a high." """
+"""An adjective without its noun; the adjective may be a value: "It has a high." """
 _A_NAME = r"(?:the )?[\"'\u201c]?[A-Z0-9][\w.'/-]*(?: [A-Z0-9][\w.'/-]*)*[\"\u201d]?(?: \([^()]*\))?"
 _NO_VERB = rf"(?:(?!{_AUXILIARY}\b)\w+ )+?"
 _IDENTITY = rf"^(?:{_A_NAME}'s? |(?:The|Its|His|Her|Their) ){_NO_VERB}(?:of {_A_NAME} )?(?:is|was|are|were) {_A_NAME}"
-"""The beginning of a sentence that identifies something: "The mayor of Ulm is Ann"."""
+"""The beginning of a sentence that identifies one name by another: "The mayor of Ulm is Ann"."""
 _UNGRAMMATICAL = re.compile(
     "|".join(
         (
@@ -137,20 +137,19 @@ _UNGRAMMATICAL = re.compile(
         )
     )
 )
-"""Coordinations and relative clauses that no correct sentence contains."""
+"""Ungrammatical coordinations and relative clauses."""
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
-"""Where the main clause may be interrupted."""
+"""The possible beginning of a subordinate clause."""
 _JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
-"""The end of a text after which another verb may follow."""
+"""The end of a text that another finite verb may follow."""
 
 
 class Grammar:
-    """The rules for the text of one fact.
+    """Checks the grammar of facts with these triples.
 
     Args:
-        lexicon: learned from the training texts; if these are not English, only the rules for names, brackets and
-            quotation marks apply.
-        full_stops: whether the training texts have full stops. Without them, clauses may have any number of verbs.
+        lexicon: of the training texts; if these are not English, only rules for names, brackets and quotes apply.
+        full_stops: whether the training texts have full stops; without them, clauses may have any number of verbs.
     """
 
     def __init__(self, triples: Sequence[Triple], lexicon: Lexicon, full_stops: bool = True) -> None:
@@ -164,8 +163,7 @@ class Grammar:
         self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
 
     def accepts(self, text: str) -> bool:
-        """Whether brackets and quotation marks come in pairs, "the" precedes names that need an article, "a" and "an"
-        fit the next word, and no phrase matches `_BROKEN` or `_CUT_OFF`."""
+        """Whether brackets, quotation marks and articles are right, and neither `_BROKEN` nor `_CUT_OFF` matches."""
         return not (
             text.count("(") != text.count(")")
             or "()" in text
@@ -174,16 +172,16 @@ class Grammar:
             or (self._english and self._is_broken(text))
         )
 
-    def makes_sentences(self, before: str, fact: str) -> bool:
-        """Whether no clause that ends in the fact has two verbs, and each sentence that ends in the fact has a possible
-        main verb and matches neither `_UNGRAMMATICAL` nor `_SPLICE`.
+    def completes_sentences(self, before: str, fact: str) -> bool:
+        """Whether each clause that ends in the fact has at most one verb, and each sentence that ends in it has a main
+        verb and matches neither `_UNGRAMMATICAL` nor `_SPLICE`.
         """
         if not self._english:
             return True
         before = f"{before} ".lstrip()
         if self._full_stops and self._has_two_verbs(before, fact):
             return False
-        before, fact = self._unnamed(before), self._unnamed(fact)
+        before, fact = self._mask_names(before), self._mask_names(fact)
         return not any(
             _SPLICE.match(sentence[1]) or _UNGRAMMATICAL.search(sentence[1]) or _lacks_verb(sentence[1])
             for sentence in _SENTENCE.finditer(before + fact)
@@ -191,22 +189,22 @@ class Grammar:
         )
 
     def runs_on(self, before: str, fact: str) -> bool:
-        """Whether a fact begins with a verb although the clause before has a verb: "Ulm is in Oz" "is led by Ann"."""
-        sentence = re.split(r"[.!?]\s+", self._unnamed(before).rstrip())[-1]
+        """Whether a fact adds a second verb to the preceding clause: "is led by Ann" after "Ulm is in Oz"."""
+        sentence = re.split(r"[.!?]\s+", self._mask_names(before).rstrip())[-1]
         return bool(
             self._english
-            and _FINITE.match(self._unnamed(fact.lstrip(" ,")))
+            and _FINITE.match(self._mask_names(fact.lstrip(" ,")))
             and _FINITE.search(_SUBORDINATE.split(sentence)[0])
             and not _JOINS.search(sentence)
         )
 
-    def _unnamed(self, text: str) -> str:
-        """The text with "Name" instead of names, and "In Name" if a name begins with a preposition."""
+    def _mask_names(self, text: str) -> str:
+        """The text with "Name" in place of names, and "In Name" if the name begins with "In"."""
         return self._names.sub(lambda name: "In Name" if name[0].startswith("In ") else "Name", text)
 
     def _has_two_verbs(self, before: str, fact: str) -> bool:
         """Whether a clause that ends in the fact has two verbs: "Ulm lies to the north of Ulm is Oz." """
-        before, fact = (  # the full stop of a name may end a sentence
+        before, fact = (  # a name's final full stop is kept, since it may end the sentence
             self._names.sub(lambda name: "Name." if name[0].endswith(".") else "Name", text) for text in (before, fact)
         )
         text = before + fact
@@ -217,22 +215,24 @@ class Grammar:
             if border in ".!?":
                 has_main_verb = subordinate = False
             subordinate = subordinate or (border.isalpha() and border not in _COORDINATING)
-            returns = subordinate and not has_main_verb  # its main verb may follow: "The town that has a tower is Ulm."
+            may_resume = subordinate and not has_main_verb  # the main clause: "The town that has a tower is Ulm."
             verbs = len(_CLAUSE_VERB.findall(text, start, end))
-            if verbs > 1 + returns and end > len(before) and not _STRANDED.search(text[start:end]):
+            if verbs > 1 + may_resume and end > len(before) and not _STRANDED.search(text[start:end]):
                 return True
             has_main_verb = has_main_verb or verbs > subordinate
         return False
 
     def _is_broken(self, text: str) -> bool:
-        joined_names = self._names.sub(lambda name: name[0].replace(" ", "_"), text)  # keeps "Camino a Oaxaca"
+        joined_names = self._names.sub(
+            lambda name: name[0].replace(" ", "_"), text
+        )  # hides the "a" of "Camino a Oaxaca"
         wrong_articles = (_wrong_article(article, word) for article, word in _A_OR_AN.findall(joined_names))
-        broken = _CUT_OFF.search(text) or _BROKEN.search(self._unnamed(text))
+        broken = _CUT_OFF.search(text) or _BROKEN.search(self._mask_names(text))
         return any(wrong_articles) or broken is not None
 
 
 def _lacks_verb(sentence: str) -> bool:
-    """Whether a sentence has no word that may be the verb of its main clause."""
+    """Whether no word of a sentence can be the verb of its main clause."""
     predicate, relative_only = _NOUN_PHRASE.sub("", sentence, count=1), _RELATIVE_ONLY.match(sentence)
     verbs = _VERB.findall(_BRACKETS.sub("", predicate))
     if predicate != sentence or relative_only:  # "The main parts of fish cooked in Ulm.", "Ann, who was born in Ulm."
@@ -241,7 +241,7 @@ def _lacks_verb(sentence: str) -> bool:
 
 
 def _lacks_article(text: str, names: Collection[str]) -> bool:
-    """Whether a preposition is directly before one of the names, which need "the"."""
+    """Whether one of the names, which need "the", directly follows a preposition."""
     return any(
         before.rpartition(" ")[2] in PREPOSITIONS and not re.match(r"\w| [A-Z]", after)
         for name in names
@@ -251,16 +251,16 @@ def _lacks_article(text: str, names: Collection[str]) -> bool:
 
 
 def _wrong_article(article: str, word: str) -> bool:
-    """Whether "a" or "an" does not fit the word, by its letters."""
+    """Whether "a" or "an" does not fit the word's initial letters."""
     vowel = word[0].lower() in "aeiou" and not _CONSONANT.match(word)
     return vowel != (article.lower() == "an") and not _MUTE_H.match(word)
 
 
-def follows(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
-    """Whether a fact that begins a sentence begins with a capital letter, or any other fact with no `_OPENER`.
+def starts_correctly(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
+    """Whether the first word of a fact fits its position: a name, or capitalised if and only if it begins a sentence.
 
-    A sentence may begin with a small letter if the text does, or after a possible abbreviation. A fact may always begin
-    with a name.
+    A sentence may begin with a small letter if the text does or if it follows a possible abbreviation. Within a
+    sentence, only the capitalised words of `_OPENER` are faults.
     """
     first_word = re.split(r"\W", fact, maxsplit=1)[0]
     if any(name.startswith(first_word) for name in names):

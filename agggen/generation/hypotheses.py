@@ -1,6 +1,6 @@
-"""Data of the beam search: texts at the end of a fact, hypotheses within a fact, and the decoder's caches.
+"""Data structures of the beam search: texts, hypotheses of facts, and key-value caches.
 
-See `agggen.generation.search` for shapes.
+`agggen.generation.search` defines the letters of the shapes. A mark is the token FACT or LAST, which begins a fact.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ Number = TypeVar("Number", float, Tensor)
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A text as word ids, fact by fact, with its log-probability given the plan (natural logarithm)."""
+    """A decoded text."""
 
-    facts: tuple[tuple[int, ...], ...]
-    log_probability: float
-    score: float  # log-probability with length penalty, by which the beam ranks
+    facts: tuple[tuple[int, ...], ...]  # the word ids of each fact
+    log_probability: float  # natural logarithm, given the plan
+    score: float  # log-probability with length penalty; ranks the hypotheses of a beam
 
     @property
     def length(self) -> int:
-        """Number of words and marks; each fact begins with a mark."""
+        """Number of words and marks."""
         return sum(len(fact) + 1 for fact in self.facts)
 
 
 def penalised(log_p: Tensor, length: Tensor, exponent: float) -> Tensor:
-    """Scores of texts of `length` marks and words: Wu et al. 2016, equation 14, without the coverage term."""
+    """Log-probabilities with length penalty (Wu et al. 2016, equation 14, without the coverage term)."""
     score = log_p / penalty(length.to(log_p.dtype), exponent)
     return torch.where(log_p > IMPOSSIBLE / 2, score, IMPOSSIBLE)
 
 
 def penalty(length: Number, exponent: float) -> Number:
-    """The length penalty, which divides the log-probability of texts of `length` marks and words."""
+    """The length penalty, the divisor of the log-probability of a text of `length` marks and words."""
     return ((5.0 + length) / 6.0) ** exponent
 
 
 @dataclass(frozen=True)
 class PlanPrefix:
-    """The first groups of a plan, as sets of triple indices; `last` if the prefix is the complete plan."""
+    """The first groups of a plan, as sets of triple indices."""
 
-    record: int
+    record: int  # index of the record in the batch
     groups: tuple[frozenset[int], ...]
-    last: bool = True
+    is_complete: bool = True  # whether the prefix is the complete plan
 
     @classmethod
     def of(cls, record: int, groups: Sequence[Sequence[int]]) -> PlanPrefix:
@@ -71,23 +71,23 @@ class PlanPrefix:
 
     def first(self, length: int) -> PlanPrefix:
         """The prefix of `length` groups."""
-        return PlanPrefix(self.record, self.groups[:length], self.last and length == len(self.groups))
+        return PlanPrefix(self.record, self.groups[:length], self.is_complete and length == len(self.groups))
 
 
 @dataclass
 class History:
-    """The decoder's caches for n texts with K hypotheses each."""
+    """The decoder's key-value caches for n texts with K hypotheses each."""
 
-    caches: list[Cache]  # per layer, n rows with the positions of all K hypotheses
+    caches: list[Cache]  # per layer; a row contains the positions of all K hypotheses of a text
     seen: Tensor  # (n, K, Q) True where a hypothesis attends to the position
 
     @staticmethod
     def gathered(parts: Sequence[tuple[History, Tensor]], spare: int = 0) -> History:
-        """Copies rows of several histories into one without unused positions, with memory for `spare` new ones."""
+        """Concatenates `parts` (history, row indices) without unused positions; allocates `spare` new positions."""
         seen, slots = [], []
         for history, index in parts:
             part_seen = history.seen[index]
-            used = part_seen.any(1)  # the other positions belong to pruned hypotheses
+            used = part_seen.any(1)  # False: the position belongs only to pruned hypotheses
             positions = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).amax())]
             seen.append(part_seen.gather(2, positions[:, None].expand(-1, part_seen.shape[1], -1)))
             slots.append(positions)
@@ -99,11 +99,11 @@ class History:
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts of n plans up to the end of a fact, K hypotheses each."""
+    """The decoded texts of n plan prefixes, K hypotheses each."""
 
-    log_p: Tensor  # (n, K); IMPOSSIBLE for a missing text
+    log_p: Tensor  # (n, K); IMPOSSIBLE for a missing hypothesis
     text: Tensor  # (n, K, P) marks and words, PAD at unused positions
-    last: int  # position in `text` of the last fact's mark
+    last_mark: int  # position of the last fact's mark in `text`
 
     @property
     def length(self) -> Tensor:
@@ -111,11 +111,10 @@ class Texts:
         return (self.text != PAD).sum(2)
 
     def rows(self, index: Tensor) -> Texts:
-        """The texts of these rows."""
-        return Texts(self.log_p[index], self.text[index], self.last)
+        return Texts(self.log_p[index], self.text[index], self.last_mark)
 
     def hypotheses(self, row: int, exponent: float) -> list[Hypothesis]:
-        """The texts of a row, best first; if all are missing, one text with log-probability IMPOSSIBLE."""
+        """The hypotheses of a row, best first; if all are missing, one with log-probability IMPOSSIBLE."""
         scores = penalised(self.log_p[row], self.length[row], exponent)
         order = scores.argsort(descending=True, stable=True).tolist()
         log_p, text = self.log_p[row].tolist(), self.text[row].tolist()
@@ -125,7 +124,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class DecodedPrefix:
-    """The K decoded texts of a plan prefix, from which the next fact starts: one row of `texts` and `history`."""
+    """The K decoded texts of a plan prefix, which the next fact continues: one row of `texts` and `history`."""
 
     texts: Texts
     history: History
@@ -133,19 +132,19 @@ class DecodedPrefix:
 
     @staticmethod
     def order(prefixes: Sequence[DecodedPrefix]) -> list[int]:
-        """Indices of the prefixes, ordered such that prefixes with the same `texts` are adjacent."""
+        """The indices of the prefixes in an order in which prefixes with the same `texts` are adjacent."""
         by_texts: dict[int, list[int]] = {}
-        for number, prefix in enumerate(prefixes):
-            by_texts.setdefault(id(prefix.texts), []).append(number)
-        return [number for numbers in by_texts.values() for number in numbers]
+        for index, prefix in enumerate(prefixes):
+            by_texts.setdefault(id(prefix.texts), []).append(index)
+        return [index for indices in by_texts.values() for index in indices]
 
     @staticmethod
     def gathered(prefixes: Sequence[DecodedPrefix], spare: int) -> tuple[Texts, History]:
-        """Copies the prefixes, in their order, into one batch with memory for `spare` new positions."""
+        """Copies the prefixes into one batch, with memory for `spare` new positions."""
         texts, histories = [], []
         for _, same_texts in groupby(prefixes, key=lambda prefix: id(prefix.texts)):
-            first, *others = same_texts
-            index = torch.tensor([first.row, *(prefix.row for prefix in others)], device=first.texts.text.device)
+            first, *further = same_texts
+            index = torch.tensor([first.row, *(prefix.row for prefix in further)], device=first.texts.text.device)
             texts.append(first.texts.rows(index))
             histories.append((first.history, index))
         text = torch.cat(padded([rows.text for rows in texts], before=True))
@@ -157,25 +156,25 @@ class Beams:
     """K hypotheses within a fact for each of n plans."""
 
     log_p: Tensor  # (n, K) log-probability of the whole text so far; IMPOSSIBLE for a missing hypothesis
-    words: Tensor  # (n, K, W) words of this fact, PAD before them
-    parent: Tensor  # (n, K) index of the text before the fact that the hypothesis continues
+    words: Tensor  # (n, K, W) words of this fact, left-padded
+    parent: Tensor  # (n, K) index of the preceding text that the hypothesis continues
 
     @classmethod
     def of(cls, log_p: Tensor) -> Beams:
-        """Empty facts that follow texts with log-probabilities `log_p` (n, K)."""
+        """Hypotheses without words, one for each preceding text; `log_p` (n, K) is that text's log-probability."""
         parent = torch.arange(log_p.shape[1], device=log_p.device).repeat(len(log_p), 1)
         return cls(log_p, parent.new_empty(*log_p.shape, 0), parent)
 
-    def beams(self, index: Tensor) -> Beams:
-        """The beams `index` (n, K') of each plan."""
-        return Beams(self.log_p.gather(1, index), along(self.words, index), self.parent.gather(1, index))
+    def select_beams(self, index: Tensor) -> Beams:
+        """The hypotheses `index` (n, K') of each plan."""
+        return Beams(self.log_p.gather(1, index), gather_beams(self.words, index), self.parent.gather(1, index))
 
-    def plans(self, index: Tensor) -> Beams:
-        """The plans `index`, all K beams of each."""
+    def select_plans(self, index: Tensor) -> Beams:
+        """All K hypotheses of the plans `index`."""
         return Beams(self.log_p[index], self.words[index], self.parent[index])
 
-    def last_words(self, n: int) -> Beams:
-        """The beams with only the last n word positions."""
+    def with_last_words(self, n: int) -> Beams:
+        """The hypotheses with only the last n word positions."""
         return replace(self, words=self.words[..., self.words.shape[2] - n :])
 
     @staticmethod
@@ -191,19 +190,19 @@ class FinishedFacts:
 
     prefixes: list[PlanPrefix]
     beams: Beams
-    text: Tensor  # (n, K, P) the text before these facts' words, indexed by `parent`
-    fell_back: frozenset[PlanPrefix] = frozenset()  # the prefixes whose fact is a fallback
+    text: Tensor  # (n, K, P) the preceding facts and this fact's mark, indexed by `parent`
+    fallbacks: frozenset[PlanPrefix] = frozenset()  # the prefixes whose last fact is a fallback
 
     @staticmethod
     def joined(batches: Sequence[FinishedFacts]) -> FinishedFacts:
         """Concatenates the facts of several batches."""
         text = torch.cat(padded([batch.text for batch in batches], before=True))
         prefixes = [prefix for batch in batches for prefix in batch.prefixes]
-        fell_back = frozenset[PlanPrefix]().union(*(batch.fell_back for batch in batches))
-        return FinishedFacts(prefixes, Beams.joined([batch.beams for batch in batches]), text, fell_back)
+        fallbacks = frozenset[PlanPrefix]().union(*(batch.fallbacks for batch in batches))
+        return FinishedFacts(prefixes, Beams.joined([batch.beams for batch in batches]), text, fallbacks)
 
     def words(self, row: int, beam: int) -> tuple[list[int], list[int]]:
-        """The words of a hypothesis of a fact, and the text before them, with marks."""
+        """The word ids of a fact's hypothesis, and the ids of the preceding text, marks included."""
         fact, before = self.beams.words[row, beam], self.text[row, self.beams.parent[row, beam]]
         return fact[fact != PAD].tolist(), before[before != PAD].tolist()
 
@@ -212,7 +211,7 @@ class FinishedFacts:
         words = self.beams.words
         words = words.gather(2, (words == PAD).to(torch.uint8).argsort(dim=2, stable=True))  # PAD last
         longest = int((words != PAD).sum(2).max())
-        text = torch.cat((along(self.text, self.beams.parent), words[..., :longest]), 2)
+        text = torch.cat((gather_beams(self.text, self.beams.parent), words[..., :longest]), 2)
         return Texts(self.beams.log_p, text, self.text.shape[2] - 1)
 
 
@@ -220,12 +219,12 @@ class FinishedFacts:
 class ActiveFacts:
     """The n facts that are being decoded, with K active and K finished hypotheses each."""
 
-    prefixes: list[PlanPrefix]  # prefixes that end with these facts
-    memory: Memory  # of each fact's record; without `cross`
-    cross: list[Cache]  # caches of the cross-attention, per layer
+    prefixes: list[PlanPrefix]  # the prefixes that end with these facts
+    memory: Memory  # the encoded record of each fact; without `cross`
+    cross: list[Cache]  # per layer, keys and values of the cross-attention
     visible: Tensor  # (n, M) True for words of the record that belong to the fact's triples
     text: Tensor  # (n, K, P) preceding facts and this fact's mark, indexed by `parent`; PAD at unused positions
-    text_log_p: Tensor  # (n, K) log-probability of the text before this fact, indexed by `parent`
+    text_log_p: Tensor  # (n, K) log-probability of the preceding facts, indexed by `parent`
     start: Tensor  # (n, K) position of this fact's mark, indexed by `parent`
     history: History  # of the active hypotheses
     active: Beams  # hypotheses whose fact has not ended
@@ -234,22 +233,22 @@ class ActiveFacts:
     inputs: Tensor  # (n, K) the last mark or word of `active`, the next input of the decoder
     step: Tensor  # (n,) number of words of `active` so far
     min_words: Tensor  # (n,) minimum number of words
-    min_log_p: Tensor  # (n,) minimum log-probability of a useful hypothesis
-    unconstrained: Tensor  # (n, K) descending scores of the hypotheses that would be finished without constraints
-    waited: Tensor  # (n,) number of words since the unconstrained search would have ended
-    barred: Tensor  # (n, ids) forbidden words; no columns without constraints
-    names: Tensor  # (n, ids) words whose n-grams may be repeated
-    automaton_states: dict[PlanPrefix, list[State]]  # per active beam; empty without constraints
+    min_log_p: Tensor  # (n,) a fact is finished when none of its hypotheses can reach this log-probability
+    unconstrained: Tensor  # (n, K) scores of the K best hypotheses that ignore the constraints, in descending order
+    extra_words: Tensor  # (n,) number of words since the unconstrained search would have ended
+    forbidden: Tensor  # (n, ids) True for forbidden words; no columns without constraints
+    repeatable: Tensor  # (n, ids) True for words whose n-grams may be repeated
+    automaton_states: dict[PlanPrefix, list[State]]  # the state of each active hypothesis; empty without constraints
 
-    def leave(self, staying: Tensor) -> FinishedFacts:
-        """Removes and returns the facts where `staying` (n,) is False; the last facts move to the freed rows."""
-        keep, leaving = staying.nonzero().flatten(), (~staying).nonzero().flatten()
+    def remove(self, removed: Tensor) -> FinishedFacts:
+        """Removes and returns the facts where `removed` (n,) is True; the last remaining facts fill the freed rows."""
+        remaining, leaving = (~removed).nonzero().flatten(), removed.nonzero().flatten()
         rows = leaving.tolist()
         prefixes = [self.prefixes[row] for row in rows]
-        finished = FinishedFacts(prefixes, self.finished.plans(leaving), self.text[leaving])
-        n = len(keep)
-        order = torch.arange(n, device=staying.device)
-        freed, moved = leaving[leaving < n], keep[keep >= n]
+        finished = FinishedFacts(prefixes, self.finished.select_plans(leaving), self.text[leaving])
+        n = len(remaining)
+        order = torch.arange(n, device=removed.device)
+        freed, moved = leaving[leaving < n], remaining[remaining >= n]
         order[freed] = moved
         for cache in (*self.cross, *self.history.caches):
             cache.compact(freed, moved, n)
@@ -260,16 +259,16 @@ class ActiveFacts:
         for prefix in prefixes:
             self.automaton_states.pop(prefix, None)
         self.history.seen = self.history.seen[order]
-        self.active, self.finished = self.active.plans(order), self.finished.plans(order)
+        self.active, self.finished = self.active.select_plans(order), self.finished.select_plans(order)
         for name in _BY_ROW:
             setattr(self, name, getattr(self, name)[order])
         return finished
 
     def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], spare: int) -> ActiveFacts:
-        """Concatenates two batches; `memory` and `cross` are those of all facts, `spare` is as in `Cache.gather`."""
+        """Concatenates two batches; `memory` and `cross` belong to both, `spare` is as in `Cache.gathered`."""
         both = self, other
-        active = Beams.joined([facts.active.last_words(int(facts.step.max())) for facts in both])
-        finished = Beams.joined([facts.finished.last_words(int(facts.step.max())) for facts in both])
+        active = Beams.joined([facts.active.with_last_words(int(facts.step.max())) for facts in both])
+        finished = Beams.joined([facts.finished.with_last_words(int(facts.step.max())) for facts in both])
         history = History.gathered(
             [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in both], spare
         )
@@ -290,18 +289,18 @@ class ActiveFacts:
 
 _BY_ROW = (
     *("visible", "text", "text_log_p", "start", "score", "unconstrained", "inputs", "step", "min_words", "min_log_p"),
-    *("waited", "barred", "names"),
+    *("extra_words", "forbidden", "repeatable"),
 )
 """The tensors of `ActiveFacts` with one row per fact."""
 
 
-def along(values: Tensor, index: Tensor) -> Tensor:
-    """Gathers values (n, K, ...) of the beams `index` (n, K')."""
+def gather_beams(values: Tensor, index: Tensor) -> Tensor:
+    """Selects from `values` (n, K, D) the hypotheses `index` (n, K')."""
     return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))
 
 
 def padded(batches: Sequence[Tensor], before: bool = False) -> list[Tensor]:
-    """The tensors with zeros (PAD, False) at the end, or `before` the start, so that the last dimensions are equal."""
+    """Pads the last dimension of the tensors to the same size with zeros (PAD, False), at its end or `before` it."""
     longest = max(batch.shape[-1] for batch in batches)
     missing = [longest - batch.shape[-1] for batch in batches]
     return [F.pad(batch, (n, 0) if before else (0, n)) for batch, n in zip(batches, missing, strict=True)]

@@ -1,4 +1,4 @@
-"""The planning part of inference (paper, section 3.4); needs only the model's transitions and the encoder."""
+"""Planning of records (paper, section 3.4), with only the model's transitions and the encoder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agggen.planning.two_stage import no_aggregation, random_order, two_stage
 from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
-"""Records with more triples are rejected. The corpora have at most 7; groups of up to 3 triples grow with the cube."""
+"""Records with more triples are rejected, since the number of groups grows cubically; the corpora have at most 7."""
 
 _MAX_UNKNOWN_PER_SENTENCE = 3
 """Maximum number of predicates unknown from training in one sentence. On WebNLG dev, pairs gain 2.9 BLEU over
@@ -28,7 +28,7 @@ single predicates, and groups of three .3 over pairs (`tests/benchmarks/phrases.
 
 
 class Planner:
-    """Plans records with one model's transitions. Not thread-safe: one call at a time."""
+    """Plans records with one model's transitions. Not thread-safe."""
 
     def __init__(self, transitions: Transitions, encoder: Encoder, config: InferenceConfig | None = None) -> None:
         self.transitions = transitions
@@ -42,7 +42,7 @@ class Planner:
         complete: bool = False,
         config: InferenceConfig | None = None,
     ) -> None:
-        """Checks that a record can be planned with these settings or, if given, by this human plan.
+        """Checks that a record can be planned with these settings, or that `plan` fits the record.
 
         Raises:
             RecordError: as in `distributions`.
@@ -87,7 +87,7 @@ class Planner:
 
     @torch.no_grad()
     def _scores(self, ids: Sequence[tuple[int, ...]]) -> list[PlanScores | None]:
-        """The transition scores of each record, from the ids of its predicates; None for a record without ids."""
+        """The transition scores of each record by its predicate ids; None for a record without ids."""
         scores: list[PlanScores | None] = [None] * len(ids)
         by_size: dict[int, list[int]] = {}
         for index, numbers in enumerate(ids):
@@ -108,9 +108,7 @@ class Planner:
     def plan(
         self, records: Sequence[Record], k: int = 10, config: InferenceConfig | None = None
     ) -> list[list[PlannedRecord]]:
-        """At most k plans of each record by the configured search, best first.
-
-        `candidates` has the first ``config.plans`` of these plans.
+        """At most k plans of each record by the configured search, best first (`candidates`: ``config.plans``).
 
         Raises:
             PlanError: `k` is below 1, or as in `distributions`.
@@ -123,7 +121,7 @@ class Planner:
     def plans_of(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> list[PlannedRecord]:
-        """The plans of one record as in `plan`, from its distribution under the same settings."""
+        """As `plan`, for one record with its distribution under the same settings."""
         plans, search = self._search(record, distribution, k, config)
         return [PlannedRecord(named_plan(record, plan.states), plan.log_probability, search) for plan in plans]
 
@@ -148,7 +146,7 @@ class Planner:
         complete: bool,
         config: InferenceConfig,
     ) -> Candidates:
-        """The plans of one record as in `candidates`, from its distribution under the same settings."""
+        """As `candidates`, for one record with its distribution under the same settings."""
         if plan is None:
             return Candidates(*self._search(record, distribution, config.plans, config))
         states = resolve_plan(record, plan, partial=complete)
@@ -159,12 +157,12 @@ class Planner:
     def _search(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> tuple[tuple[ScoredPlan, ...], PlanSearch]:
-        """At most `k` distinct plans, and the kind of search."""
+        """At most `k` distinct plans, best first, and the search that found them."""
         if k < 1:
             raise PlanError(f"{k} plans were requested; the number must be at least 1")
         rng = np.random.default_rng([config.seed, *record.id.encode()])
         search: PlanSearch = config.planner if config.ablation == "none" else config.ablation
-        if search == "plain":  # the complete text is one fact
+        if search == "plain":  # the whole text is one fact with all triples
             plans = [distribution.scored((tuple(range(len(record.triples))),))]
         elif search == "random-order":
             plans = distribution.search(lambda scores: random_order(scores, rng, config.aggregations))
@@ -181,10 +179,10 @@ class Planner:
 
 
 def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
-    """The indices that are not `known`, in groups of at most `size` triples with the same subject.
+    """The triple indices that are not `known`, in groups of at most `size` triples with the same subject.
 
-    Groups are in record order, except that subjects that are values of other triples come last and triples of the same
-    predicate are adjacent.
+    Groups are in record order, but triples with the same predicate are adjacent, and subjects that are objects of other
+    triples come last.
     """
     by_subject: dict[str, dict[str, list[int]]] = {}
     objects = set()

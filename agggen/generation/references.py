@@ -1,4 +1,4 @@
-"""References: the names to which "it", "which" or "and was" refer, and so the subjects that a fact need not name."""
+"""Coreference: the names to which "it", "which" or "and was" refer; a fact need not name such subjects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.normal import Span, containing
-from agggen.verification.parts import named_in_parts
+from agggen.verification.partial_mentions import find_name_parts
 from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
@@ -18,27 +18,27 @@ _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECA
 _SUBJECT = r"[^\W\d_a-z]|\d|(?:the|an?|its?|he|his|she|her|they|their|this|these|there)\b"
 """The beginning of a grammatical subject."""
 _HAS_SUBJECT = re.compile(rf"\W*(?:(?:and|but)\s+)?\W*(?:{_SUBJECT})")
-"""The beginning of a fact that has a grammatical subject of its own: "and the capital is"."""
+"""The beginning of a fact with its own grammatical subject: "and the capital is"."""
 _SECOND_CLAUSE = re.compile(rf"\b(?:and|but|while|whereas)\s+\W*(?:{_SUBJECT})")
-"""Where another main clause may begin: ``A is in B and the leader of B is``, but also ``A and B``."""
+"""The possible beginning of another main clause: ``A is in B and the leader of B is``; also matches ``A and B``."""
 _PRONOUN = re.compile(
     r"(?:It|Its|He|His|She|Her|They|Their)\b|(?-i:[Tt]he [a-z]+(?: [a-z]+)? (?:is|was|has|had)\b)", re.IGNORECASE
 )
 """The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
 _ATTACHES = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
-"""The beginning of a relative clause or an apposition (", a member of"), after the preceding fact's last character."""
+"""The preceding fact's last character and the beginning of a relative clause or an apposition (", a member of")."""
 _RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
 """The beginning of a relative clause inside a fact."""
 _CLAUSE_END = re.compile(r"[,;.]\s|\b(?:and|but|which|who|whose|where|while)\b|$")
-"""Where a relative clause may end, outside names."""
+"""The possible end of a relative clause; ends inside names are ignored."""
 _POSSESSIVE = re.compile(r"(?<=['\u2019]s)|['\u2019]")
-"""Matches at the end of a name's span if the span ends with a possessive 's, or an apostrophe follows the span."""
+"""Matches at the end of a name's span if the span ends with 's or is followed by an apostrophe."""
 _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
 class References:
-    """The references in texts of one record."""
+    """Resolves references to names in the texts of one record."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -52,26 +52,23 @@ class References:
         return {name: value_wordings(name) for name in (*self._subjects, *objects)}
 
     def named(self, fact: str) -> frozenset[str]:
-        """The subjects that a fact names, in full or in parts; "Felipe VI of Spain" does not name Spain."""
+        """The subjects that a fact names (see `_names_of`); "Felipe VI of Spain" does not name Spain."""
         return self._subjects & self._names(fact).keys()
 
-    def misattaches(self, fact: str, triples: Collection[Triple]) -> bool:
-        """Whether a relative clause directly after a name has a value of another subject without naming this subject:
-        "the owner of Ulm, whose mayor is Ann" for Ann as the owner's mayor.
-
-        Args:
-            triples: the triples that the fact expresses.
+    def has_wrong_antecedent(self, fact: str, triples: Collection[Triple]) -> bool:
+        """Whether a relative clause directly after a name has a value in `triples` of another subject that it does not
+        name: "the owner of Ulm, whose mayor is Ann" for Ann as the owner's mayor.
         """
         names = self._names(fact)
-        spans = [span for own in names.values() for span in own]
+        spans = [span for hits in names.values() for span in hits]
         indexed = TextIndex(fact)
         for pronoun in _RELATIVE_CLAUSE.finditer(fact):
-            antecedents = {name for name, own in names.items() if pronoun.start() in (end for _, end in own)}
+            antecedents = {name for name, hits in names.items() if pronoun.start() in (end for _, end in hits)}
             if not antecedents:
                 continue
             start, ends = pronoun.end(), (match.start() for match in _CLAUSE_END.finditer(fact, pronoun.end()))
-            end = next(end for end in ends if not any(first < end < last for first, last in spans))
-            clause_names = {name for name, own in names.items() if any(_within(span, start, end) for span in own)}
+            end = next(end for end in ends if not any(left < end < right for left, right in spans))
+            clause_names = {name for name, hits in names.items() if any(_within(span, start, end) for span in hits)}
             for triple in triples:
                 values = indexed.find(*value_wordings(triple.object))
                 if any(_within(span, start, end) for span in values) and not (
@@ -80,7 +77,7 @@ class References:
                     return True
         return False
 
-    def continues_another(self, before: str, fact: str) -> bool:
+    def continues_another_name(self, before: str, fact: str) -> bool:
         """Whether a fact that does not name the record's only subject continues a sentence about another name ("and has
         an area of 119" after "Ann leads Ulm"), or begins with "whose" after another name.
         """
@@ -90,50 +87,49 @@ class References:
         continued = bool(sentences) and (sentences[-1].split()[-1] in ("and", "but") or _CONTINUES.match(fact))
         if not continued or _HAS_SUBJECT.match(fact) or _RELATIVE.search(sentences[-1]) or self.named(fact):
             return False
-        first = min((own[0] for own in self._names(sentences[-1]).values()), default=(0, 0))
+        first = min((hits[0] for hits in self._names(sentences[-1]).values()), default=(0, 0))
         is_alias = sentences[-1][first[1] :].lstrip()[:1] in (",", "(")  # "Ann Lee, known as Ann, is"
         return not (_SECOND_CLAUSE.search(sentences[-1]) or is_alias) and self._begins_with(sentences) == ()
 
     def implied(self, before: str, fact: str, begins_sentence: bool, previous: frozenset[str]) -> frozenset[str]:
-        """The subjects that a fact need not name in full.
+        """The subjects that a fact need not name in full, by the reference with which it begins.
 
-        - "It", at the beginning of a sentence, refers to the first subject of the sentence before.
-        - "and was" refers to the name with which its sentence begins. If the sentence begins with other words, or has a
-          relative clause or a second main clause, it refers to the subject of the preceding fact.
-        - "and the capital is" refers to the subject of the preceding fact.
-        - "which", and ", a member of", refer to the name directly before them.
-        - "where" refers to the last subject in the list of names directly before it: Ulm in "Ulm, Germany, where".
-        - "in", and "which" after words other than names, refer to any subject of the sentence.
-        - After a fact with several subjects, only the name with which the sentence begins can be referred to.
-        - After a sentence with the full name, the part after the comma may be omitted: "Adams County" for "Adams
-          County, Pennsylvania".
+        - "It" at the beginning of a sentence: the first subject of the preceding sentence.
+        - "and was": the name with which the sentence begins; the preceding fact's subject if the sentence begins with
+          other words, or has a relative clause or a second main clause.
+        - "and the capital is": the preceding fact's subject.
+        - "which", or an apposition (", a member of"): the name directly before.
+        - "where": the last subject in the list of names directly before: Ulm in "Ulm, Germany, where".
+        - "in", or "which" after other words than a name: any subject of the sentence.
+        - After a fact with several subjects: only the name with which the sentence begins.
+        - "Adams County", after a sentence with the full name: "Adams County, Pennsylvania".
 
         Args:
-            begins_sentence: whether `before`, the text before the fact, ends with a sentence.
+            begins_sentence: whether the fact begins a sentence, since the text `before` it ends with one.
             previous: the subjects of the preceding fact's triples.
         """
         sentences = self._sentences(before)
-        short = frozenset(name for name in self._subjects if self._named_in_short(name, sentences, fact))
-        return short | self._referents(sentences, fact, begins_sentence, previous)
+        shortened = frozenset(name for name in self._subjects if self._is_shortened(name, sentences, fact))
+        return shortened | self._referents(sentences, fact, begins_sentence, previous)
 
     def _referents(
         self, sentences: Sequence[str], fact: str, begins_sentence: bool, previous: frozenset[str]
     ) -> frozenset[str]:
         if not sentences:
             return frozenset()
-        last, several = sentences[-1], len(previous) > 1
+        last, has_several = sentences[-1], len(previous) > 1
         attached, names = _ATTACHES.match(last.rstrip()[-1:] + fact), self._last_names(last)
         if attached and names:
-            near = [name for name in names if name in self._subjects] if attached[1] == "where" else names
-            return self._subjects.intersection(near[:1])
-        first = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
+            candidates = [name for name in names if name in self._subjects] if attached[1] == "where" else names
+            return self._subjects.intersection(candidates[:1])
+        beginning = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
         if begins_sentence:
-            return frozenset((first or ())[:1] if several else self._subjects_of(sentences)[:1])
+            return frozenset((beginning or ())[:1] if has_several else self._subjects_of(sentences)[:1])
         if last.split()[-1] in ("and", "but") or _CONTINUES.match(fact):
-            if first is not None and not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last)):
-                return frozenset(first)
-            return frozenset() if several else previous
-        return frozenset() if several else frozenset(self._subjects_of(sentences))
+            if beginning is not None and not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last)):
+                return frozenset(beginning)
+            return frozenset() if has_several else previous
+        return frozenset() if has_several else frozenset(self._subjects_of(sentences))
 
     def _begins_with(self, sentences: Sequence[str]) -> tuple[str, ...] | None:
         """The subject that begins the last sentence, as name or pronoun; () for another name, None for other words."""
@@ -142,7 +138,7 @@ class References:
             return self._subjects_of(earlier)[:1]
         spans = self._names(last)
         article = len(last) - len(last.removeprefix("The "))
-        name = next((name for name, own in spans.items() if own[0][0] in (0, article)), None)
+        name = next((name for name, hits in spans.items() if hits[0][0] in (0, article)), None)
         if name is None:
             return None
         possessive = _POSSESSIVE.match(last, spans[name][0][1])  # "Ulm's mayor is Ann and is" does not refer to Ulm
@@ -151,8 +147,8 @@ class References:
         return (name,) if name in self._subjects else ()
 
     def _last_names(self, text: str) -> list[str]:
-        """The names at the end of a text, separated by commas; the last name first."""
-        starts = {own[-1][1]: (name, own[-1][0]) for name, own in self._names(text).items()}
+        """The comma-separated names at the end of a text, from the last to the first."""
+        starts = {hits[-1][1]: (name, hits[-1][0]) for name, hits in self._names(text).items()}
         names: list[str] = []
         end = len(text.rstrip(" ,()\u2013"))
         while end in starts:
@@ -162,7 +158,7 @@ class References:
         return names
 
     def _subjects_of(self, sentences: Sequence[str]) -> tuple[str, ...]:
-        """The subjects in the last sentence with any, in order of mention; an initial pronoun's referent is first."""
+        """The subjects of the last sentence that has any, in order of mention; resolves an initial pronoun."""
         if not sentences:
             return ()
         *earlier, last = sentences
@@ -172,21 +168,21 @@ class References:
         return named or self._subjects_of(earlier)
 
     def _names_of(self, text: str) -> dict[str, list[Span]]:
-        """The spans of the names in a text, outside longer names, in the order of first mention.
+        """By name, in the order of first mention: its spans that are not inside a longer name.
 
-        Names are in full; subjects may be in parts (`named_in_parts`).
+        Objects must be named in full, subjects in full or in parts (`find_name_parts`).
         """
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
-        matches |= {name: named_in_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
-        spans = {span for own in matches.values() for span in own}
-        outer = {name: sorted(span for span in own if not containing(span, spans)) for name, own in matches.items()}
-        named = [name for name, own in outer.items() if own]
+        matches |= {name: find_name_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
+        spans = {span for hits in matches.values() for span in hits}
+        outer = {name: sorted(span for span in hits if not containing(span, spans)) for name, hits in matches.items()}
+        named = [name for name, hits in outer.items() if hits]
         return {name: outer[name] for name in sorted(named, key=lambda name: (outer[name][0], name))}
 
     def _sentences(self, text: str) -> tuple[str, ...]:
         """The sentences of a text; a full stop inside a name does not end a sentence."""
-        spans = [span for own in self._names(text).values() for span in own]
+        spans = [span for hits in self._names(text).values() for span in hits]
         ends = [
             match.end()
             for match in _SENTENCE_END.finditer(text)
@@ -196,12 +192,13 @@ class References:
         parts = (text[start:end] for start, end in pairwise((0, *ends, len(text))))
         return tuple(part for part in parts if part.strip())
 
-    def _named_in_short(self, name: str, sentences: Sequence[str], fact: str) -> bool:
+    def _is_shortened(self, name: str, sentences: Sequence[str], fact: str) -> bool:
+        """Whether the fact has the part of a name before its comma, and one of `sentences` the full name."""
         short, comma, _ = entity_words(name).partition(", ")
         others = (entity_words(other).partition(", ")[0] for other in self._wordings if other != name)
         if not comma or short in others:
             return False
-        spans = {span for own in self._names(fact).values() for span in own}
+        spans = {span for hits in self._names(fact).values() for span in hits}
         mentioned = any(not containing(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
         return mentioned and any(name in self._names(sentence) for sentence in sentences)
 

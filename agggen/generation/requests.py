@@ -1,10 +1,9 @@
-"""Requests to the generator: a record, its plans, and the texts so far.
+"""Requests to the generator: a record, its plans, and the texts found so far.
 
-With ``verify=strict`` the texts of a record are first searched without constraints. Texts that the constrained search
-could have written are accepted. If no text of the first plan is, the search under the other plans is limited to such
-texts. If too few are accepted, the record is searched again, with constraints: first under the plan of the best text,
-and under the others only if facts fell back there. Unconstrained texts are better: constraints lead the beam to
-wordings that the model would not choose.
+With ``verify=strict``, the first search is unconstrained, since constraints lead the beam to less probable wordings. A
+text is accepted if all its facts pass their constraints. If too few texts of the first plan are accepted, the other
+plans are pruned at the first fact without a passing hypothesis. If still too few texts are accepted, a constrained
+search follows: under the plan of the best text, and under the other plans if this plan leads to fallbacks.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from dataclasses import dataclass, field
 from agggen.generation.config import BeamConfig, InferenceConfig
 from agggen.generation.consensus import MARGIN, by_consensus
 from agggen.generation.hypotheses import Hypothesis
+from agggen.generation.record_constraints import RecordConstraints
 from agggen.generation.results import Generation, PlanSearch
 from agggen.generation.search import Expectation
-from agggen.generation.truth import RecordConstraints
 from agggen.model.batch import Example
 from agggen.planning import IndexPlan, ScoredPlan, restricted
 from agggen.records import Record
 
 _MAX_LENGTH_RATIO = 1.25
-"""Pruning assumes that further texts of a record are at most this many times as long as its first text."""
+"""Pruning assumes that a record's further texts are at most this many times as long as its first text."""
 _LOG_P_RATIO = 0.5
-"""Pruning assumes that the log-probability per triple of further texts is at most this multiple of the first's."""
+"""Pruning assumes that the log-probability per triple of further texts is at most this multiple of the first text's."""
 _REJECTED_MARGIN = 1.0
-"""An accepted text is not useful if its score is lower by more than this than that of a rejected text."""
+"""An accepted text is not useful if its score is more than this below the score of a rejected text."""
 
 
 @dataclass
@@ -36,26 +35,26 @@ class Request:
     """A record for which texts are generated, with its plans and its texts so far."""
 
     record: Record
-    known: Record  # the triples whose predicates are known from training
-    indices: tuple[int, ...]  # of the known triples in the record
-    source: Example  # `known`, linearised
+    known: Record  # only the triples whose predicates are known from training
+    indices: tuple[int, ...]  # indices in `record` of the triples of `known`
+    source: Example  # `known`, encoded
     extras: list[str]  # out-of-vocabulary words of `known`
-    constraints: RecordConstraints | None  # None: the text is not constrained
+    constraints: RecordConstraints | None  # None: all texts are accepted
     plans: list[ScoredPlan]  # by descending score
     search: PlanSearch
     config: InferenceConfig
     count: int  # number of texts to return
-    constrained: bool = False  # whether the search is constrained
-    accepted: list[Generation] = field(default_factory=list)  # so far, best first
-    rejected: list[Generation] = field(default_factory=list)  # texts of the free search that do not pass, best first
-    earlier: list[Generation] = field(default_factory=list)  # the result of the free search, during the constrained one
-    samples: list[Generation] = field(default_factory=list)  # the useful texts of the free search, for the constrained
-    best_plan: ScoredPlan | None = None  # of the text with the highest score
-    threshold: float = -math.inf  # the lowest score of a useful text; rises with the texts
-    first: Hypothesis | None = None  # the best text of the first plan that was decoded
+    constrained: bool = False  # whether the current search is constrained
+    accepted: list[Generation] = field(default_factory=list)  # by the current search, best first
+    rejected: list[Generation] = field(default_factory=list)  # by the unconstrained search, best first
+    unconstrained_texts: list[Generation] = field(default_factory=list)  # result of the finished unconstrained search
+    consensus_samples: list[Generation] = field(default_factory=list)  # its useful texts, accepted or not
+    best_plan: ScoredPlan | None = None  # the plan of the text with the highest score
+    threshold: float = -math.inf  # the minimum score of a useful text; rises with each added text
+    first_hypothesis: Hypothesis | None = None  # the best text of the plan that was decoded first
 
     def add(self, text: Generation, plan: ScoredPlan, accepted: bool) -> None:
-        """Adds a text of `plan`, and raises the threshold."""
+        """Adds a text of `plan`, and updates the threshold."""
         if all(text.score > texts[0].score for texts in (self.accepted, self.rejected) if texts):
             self.best_plan = plan
         texts = self.accepted if accepted else self.rejected
@@ -72,54 +71,54 @@ class Request:
     def useful(self, texts: Iterable[Generation]) -> list[Generation]:
         """The texts that are not below the threshold.
 
-        Whether the others are decoded depends on the order of the plans, so they must not change the result.
+        Other texts must not affect the result, since whether they are decoded depends on the order of the plans.
         """
         return [text for text in texts if text.score >= self.threshold]
 
     @property
     def needs_constraints(self) -> bool:
-        """Whether fewer than `count` texts of the unconstrained search are accepted."""
+        """Whether too few texts of the unconstrained search are accepted."""
         return self.constraints is not None and len(self.useful(self.accepted)) < self.count
 
     @property
     def has_enough(self) -> bool:
-        """Whether other plans need not be decoded: the constrained search has `count` texts without a fallback."""
+        """Whether the constrained search has `count` complete texts, so that other plans need not be decoded."""
         return self.constrained and sum(map(_is_complete, self.accepted)) >= self.count
 
     def best(self) -> list[Generation]:
-        """The accepted texts, best first. The consensus is with all useful texts: for a constrained text, with those of
-        the free search.
-        """
+        """The accepted texts, best first; the consensus is with all useful texts of the unconstrained search."""
         accepted = self.useful(self.accepted)
         if self.config.choice == "consensus":
-            accepted = by_consensus(accepted, self.samples if self.constrained else self.useful(self.rejected))
-        known = {text.text for text in self.earlier}
-        return [*self.earlier, *(text for text in accepted if text.text not in known)]
+            accepted = by_consensus(
+                accepted, self.consensus_samples if self.constrained else self.useful(self.rejected)
+            )
+        known = {text.text for text in self.unconstrained_texts}
+        return [*self.unconstrained_texts, *(text for text in accepted if text.text not in known)]
 
     def restart(self) -> None:
-        """Prepares the constrained search, which begins with the plan of the best text."""
+        """Starts the constrained search, which begins with the plan of the best text."""
         self.plans.sort(key=lambda plan: plan is not self.best_plan)
-        self.earlier = self.best()
-        self.samples = self.useful((*self.accepted, *self.rejected))
+        self.unconstrained_texts = self.best()
+        self.consensus_samples = self.useful((*self.accepted, *self.rejected))
         self.constrained, self.accepted, self.rejected = True, [], []
-        self.threshold, self.first = -math.inf, None
+        self.threshold, self.first_hypothesis = -math.inf, None
 
     def accepts(self, text: Generation, plan: ScoredPlan, hypothesis: Hypothesis) -> bool:
-        """Whether a text is fulfilled and each fact of its hypothesis passes; always, if there are no constraints."""
+        """Whether a text is fulfilled and each of its facts passes its constraint; True if there are no constraints."""
         if self.constraints is None or not text.fulfilled:
             return self.constraints is None
         return self.constraints.accept(self.groups(plan.states), hypothesis.facts)
 
     def required_score(self, plan: ScoredPlan) -> float:
-        """The lowest score, excluding the plan's score, of a useful text of `plan`."""
+        """The minimum score, without the plan's part of the joint score, of a useful text of `plan`."""
         return self.threshold - self.config.plan_weight * plan.score
 
     def expected(self, plan: ScoredPlan) -> Expectation | None:
-        """Bounds on a useful text of `plan`, extrapolated from `first`; None without `first` or a required score."""
-        if self.first is None or self.required_score(plan) == -math.inf:
+        """Bounds on a useful text of `plan`, extrapolated from the first hypothesis; None if there is no bound yet."""
+        if self.first_hypothesis is None or self.required_score(plan) == -math.inf:
             return None
-        per_triple = _LOG_P_RATIO * self.first.log_probability / len(self.known.triples)
-        return Expectation(self.required_score(plan), _MAX_LENGTH_RATIO * self.first.length, per_triple)
+        per_triple = _LOG_P_RATIO * self.first_hypothesis.log_probability / len(self.known.triples)
+        return Expectation(self.required_score(plan), _MAX_LENGTH_RATIO * self.first_hypothesis.length, per_triple)
 
     def groups(self, plan: IndexPlan) -> IndexPlan:
         """The groups of `plan` as indices of `known`, without unknown triples."""
@@ -127,7 +126,7 @@ class Request:
 
 
 def _is_complete(text: Generation) -> bool:
-    """Whether the text is fulfilled and all its fallbacks are facts of unknown predicates, which every plan has."""
+    """Whether the text is fulfilled and has no fallback, except for unknown predicates, which always have one."""
     fallbacks = {name for fact in text.facts if fact.fallback for name in fact.predicates}
     return text.fulfilled and fallbacks <= {*text.unknown_predicates}
 
@@ -141,18 +140,18 @@ def _best_first(generations: Iterable[Generation]) -> list[Generation]:
     return sorted(best.values(), key=lambda g: (-g.score, g.text))
 
 
-def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
-    """The numbers (from 1) of generated facts that precede a clause; `indices`: the triples of known predicates."""
-    positions, facts = set(), 0
+def facts_before_sentences(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
+    """The 1-based numbers of generated facts before sentences for unknown predicates; `indices` are known triples."""
+    numbers, facts = set(), 0
     for group in plan:
         facts += any(index in indices for index in group)
         if not all(index in indices for index in group):
-            positions.add(facts)
-    return frozenset(positions)
+            numbers.add(facts)
+    return frozenset(numbers)
 
 
 def batches_of(requests: Iterable[Request]) -> Iterable[list[Request]]:
-    """Batches of requests with the same search settings and similar lengths, whose first plans fit in `rows`."""
+    """Batches of requests with the same search settings and similar lengths; a batch has at most `rows` hypotheses."""
     by_settings: dict[tuple[BeamConfig, str, int], list[Request]] = {}
     for request in requests:
         by_settings.setdefault((request.config.beam, request.config.verify, request.config.rows), []).append(request)

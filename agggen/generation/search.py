@@ -1,13 +1,13 @@
 """Beam search under plans, batched over records, plans and beams, with key-value caches (METHOD 3 and 6, README).
 
-Fact t is decoded under the mask of its group's triples. Its K finished hypotheses are then encoded once more under the
-mask of all triples and become the history of fact t + 1, exactly as in training (`history="shared"`); with
-`history="masked"` the complete text so far is encoded again under the next group's mask.
+Fact t is decoded under the mask of its group's triples. As in training, its K finished hypotheses are then encoded
+again under the mask of all triples, as the history of fact t + 1 (`history="shared"`); with `history="masked"`, the
+text so far is encoded again under the mask of the next group.
 
 These optimisations do not change results:
 
-- Plans with a common prefix of groups share the search of these facts (an emission depends on the set of triples only),
-  and hypotheses with a common prefix of words share its encoding.
+- Plans with a common prefix share the search for its facts, since an emission depends only on the set of triples.
+  Hypotheses with a common prefix of words share its encoding.
 - Facts of different plans and records are decoded in one batch, which new facts join as others finish (continuous
   batching). The K hypotheses of a plan are K queries to one copy of the encoded record.
 - Caches are not reordered: positions stay in place, and a mask selects those of each hypothesis.
@@ -15,8 +15,8 @@ These optimisations do not change results:
 
 An `Expectation` may change results: it also prunes plans whose texts are unlikely to reach the score.
 
-A text is a sequence of marks and words; each fact begins with a mark. Shapes: n plan prefixes, K beams, Q cached
-positions, P marks and words, with PAD at unused positions; other letters as in `agggen.model`.
+A text is a sequence of words and marks: a mark (FACT or LAST) begins each fact. Shapes: n plan prefixes, K beams, Q
+cached positions, P positions of a text, W words of the longest active fact; other letters as in `agggen.model`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from torch import Tensor
 from agggen.generation.agenda import Agenda
 from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import START, Constraint
+from agggen.generation.decoding import FAULT_COST, decode, decode_facts
 from agggen.generation.hypotheses import (
     ActiveFacts,
     Beams,
@@ -42,25 +43,24 @@ from agggen.generation.hypotheses import (
     Hypothesis,
     PlanPrefix,
     Texts,
-    along,
+    gather_beams,
     penalty,
 )
-from agggen.generation.words import FAULT_COST, decode, write_words
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.tensors import full_precision
 from agggen.model.transformer import Cache
 
-_ROUNDING = 1 + 1e-5  # tolerance of the pruning bound: ties are not pruned by rounding errors
+_TOLERANCE = 1 + 1e-5  # factor of the pruning bound, so that rounding errors do not prune ties
 
 
 class Expectation(NamedTuple):
-    """Bounds on a useful text; a task whose text can no longer meet the bounds is pruned."""
+    """Estimated bounds on a useful text; a task whose text can no longer meet the bounds is pruned."""
 
-    score: float  # the lowest useful score
-    length: float  # the largest number of words and marks
-    per_triple: float  # the highest log-probability of the words that express one more triple
+    score: float  # minimum score
+    length: float  # maximum number of words and marks
+    per_triple: float  # maximum log-probability of the words for a further triple
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class Task:
 
 
 class BeamSearch:
-    """Decodes texts for the encoded records of `memory`, with a model in evaluation mode.
+    """Decodes texts for the encoded records of `memory`.
 
     Args:
-        names: (records, ids) True for words whose n-grams may be repeated.
+        repeatable: (records, ids) True for words whose n-grams may be repeated.
         constrain: returns the constraint of the last fact of a plan prefix. [default: unconstrained search]
-        must_pass: returns the constraint whose judge the hypotheses of a finished fact must pass, or None. A plan is
-            abandoned at a fact of which no hypothesis passes. [default: none must pass]
+        must_pass: returns the constraint that finished facts must pass, or None. A plan is pruned at the first fact
+            without a passing hypothesis. [default: no fact must pass]
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class BeamSearch:
         model: JointModel,
         memory: Memory,
         config: BeamConfig,
-        names: Tensor,
+        repeatable: Tensor,
         constrain: Callable[[PlanPrefix], Constraint] | None = None,
         must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
     ) -> None:
-        self.model, self.memory, self.config, self.names, self.must_pass = model, memory, config, names, must_pass
-        self.constrain = cache(constrain) if constrain else None
+        self.model, self.memory, self.config, self.repeatable = model, memory, config, repeatable
+        self.constrain, self.must_pass = cache(constrain) if constrain else None, must_pass
         self.device = memory.ids.device
         self._cross = [Cache.of(layer) for layer in memory.cross]
 
@@ -100,40 +100,39 @@ class BeamSearch:
     def write(
         self, tasks: Sequence[Task], max_facts: int, required_score: Callable[[int], float] = lambda task: -math.inf
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Yields (task index, hypotheses, best first) when a task finishes.
+        """Yields the index and the hypotheses (best first) of each task when it finishes.
 
-        A task has 1 to `config.beam` hypotheses, or none if it was pruned: by the required score, its expectation or
-        `must_pass`. If no hypothesis can end (all ends are impossible), the text is empty with log-probability
-        IMPOSSIBLE.
+        There are 1 to `config.beam` hypotheses, or none if the task was pruned (by the required score, its expectation
+        or `must_pass`). If no hypothesis can end, the only one is empty, with log-probability IMPOSSIBLE.
 
         Args:
             tasks: in order of priority.
-            max_facts: the largest number of facts that are decoded together.
-            required_score: the lowest useful score of a task, by its index; it may rise during the search. `FAULT_COST`
-                is subtracted from the score of a text for each fallback.
+            max_facts: maximum number of facts in a batch.
+            required_score: returns the minimum score of a useful text by task index; may rise during the search. The
+                score of a text with n fallbacks counts as reduced by n * `FAULT_COST`.
         """
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
-        parents = self._first_parents(plans)  # decoded parent of each ready prefix
-        best = {prefix.parent(): (0.0, 0) for prefix in parents}  # best log-probability and length by prefix
-        cost = {prefix.parent(): 0.0 for prefix in parents}  # cost of the fallbacks, by prefix
+        parents = self._first_parents(plans)  # the decoded parent of each ready prefix
+        best = {prefix.parent(): (0.0, 0) for prefix in parents}  # by prefix: highest log-probability, longest length
+        cost = {prefix.parent(): 0.0 for prefix in parents}  # by prefix: cost of its fallbacks
         facts: ActiveFacts | None = None
 
         def required_log_p(task: int, prefix: PlanPrefix, length: int) -> float:
-            """The lowest log-probability with which a prefix of this length can reach the required score of `task`.
+            """The minimum log-probability with which a prefix of this length can reach the required score of `task`.
 
-            Further words only lower the log-probability; their maximum number gives the largest length penalty.
+            Further words can only lower the log-probability, and the length penalty is largest at the maximum length.
             """
             remaining, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
             longest = length + len(remaining) * (self.config.max_fact_tokens + 1)
-            required = (required_score(task) + cost[prefix]) * penalty(longest, self.config.length_penalty) * _ROUNDING
+            required = (required_score(task) + cost[prefix]) * penalty(longest, self.config.length_penalty) * _TOLERANCE
             if expected is None:
                 return required
-            likely = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _ROUNDING
+            likely = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _TOLERANCE
             return max(required, likely - expected.per_triple * sum(map(len, remaining)))
 
         while True:
-            ready: dict[PlanPrefix, float] = {}  # prefixes with the lowest log-probability that a plan requires
+            ready: dict[PlanPrefix, float] = {}  # by prefix: the lowest log-probability that one of its plans requires
             while len(ready) + (len(facts.prefixes) if facts else 0) < max_facts and (prefix := agenda.next()):
                 parent = prefix.parent()
                 for task in agenda.unfinished(prefix):
@@ -148,18 +147,18 @@ class BeamSearch:
                 facts = self._add_facts(ready, parents, facts)
             if not facts:
                 return
-            # Small batches are slow to decode and to encode, so decode until half of the facts are finished.
-            finished = write_words(self.model, self.config, facts, len(facts.prefixes) // 2, self.constrain)
-            failed = self._drop_failing(finished)
+            # Few, large batches are fastest: decode until half of the facts are finished before encoding them.
+            finished = decode_facts(self.model, self.config, facts, len(facts.prefixes) // 2, self.constrain)
+            failed = self._reject_failing(finished)
             texts = finished.texts()
             log_p, length = texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist()
             for row, prefix in enumerate(finished.prefixes):
                 best[prefix] = log_p[row], length[row]
-                cost[prefix] += FAULT_COST * (prefix in finished.fell_back)
+                cost[prefix] += FAULT_COST * (prefix in finished.fallbacks)
                 for task in agenda.unfinished(prefix):
                     required = required_log_p(task, prefix, best[prefix][1])
                     reachable = prefix not in failed and best[prefix][0] >= required
-                    if prefix.last or not reachable:
+                    if prefix.is_complete or not reachable:
                         agenda.finish(task)
                         yield task, texts.hypotheses(row, self.config.length_penalty) if reachable else []
             parents_of = [parents.pop(prefix) for prefix in finished.prefixes]
@@ -172,8 +171,8 @@ class BeamSearch:
             if not facts.prefixes:
                 facts = None
 
-    def _drop_failing(self, finished: FinishedFacts) -> set[PlanPrefix]:
-        """Drops hypotheses that fail the constraint of `must_pass`; returns the prefixes of which none passes."""
+    def _reject_failing(self, finished: FinishedFacts) -> set[PlanPrefix]:
+        """Makes hypotheses that fail `must_pass` IMPOSSIBLE; returns the prefixes without a passing hypothesis."""
         failed: set[PlanPrefix] = set()
         for row, prefix in enumerate(finished.prefixes):
             if constraint := self.must_pass(prefix) if self.must_pass else None:
@@ -190,14 +189,14 @@ class BeamSearch:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
     def _memory_of(self, records: Sequence[int]) -> tuple[Memory, list[Cache]]:
-        """The memory of these records, one row each, and the cross-attention caches."""
+        """The encoded records with these indices, and their keys and values for the cross-attention."""
         index = self._index(records)
         return self.memory._replace(cross=[]).rows(index), [cache.rows(index) for cache in self._cross]
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
     def _first_parents(self, plans: Iterable[PlanPrefix]) -> dict[PlanPrefix, DecodedPrefix]:
-        """The parent of each plan's first fact: the empty text."""
+        """By first prefix of each plan: its decoded parent, the empty text."""
         log_p = full_precision(self.memory.copy_keys.new_zeros(1, self.config.beam)).fill_(IMPOSSIBLE)
         log_p[:, 0] = 0.0
         text = torch.zeros(1, self.config.beam, 0, dtype=torch.long, device=self.device)
@@ -215,11 +214,13 @@ class BeamSearch:
     def _add_facts(
         self, ready: Mapping[PlanPrefix, float], parents: Mapping[PlanPrefix, DecodedPrefix], facts: ActiveFacts | None
     ) -> ActiveFacts:
-        """Adds the last facts of the `ready` prefixes, with their required log-probabilities, to the active facts."""
+        """Adds the last facts of the `ready` prefixes to the active facts; `ready` has their `min_log_p`."""
         prefixes = list(ready)
         prefixes = [prefixes[i] for i in DecodedPrefix.order([parents[prefix] for prefix in prefixes])]
         texts, history = DecodedPrefix.gathered([parents[prefix] for prefix in prefixes], 16 * self.config.beam)
-        marks = self._index([LAST if prefix.last else FACT for prefix in prefixes])[:, None].expand_as(texts.log_p)
+        marks = self._index([LAST if prefix.is_complete else FACT for prefix in prefixes])[:, None].expand_as(
+            texts.log_p
+        )
         members = torch.zeros(len(prefixes), int(self.memory.triple.max()) + 1, dtype=torch.bool, device=self.device)
         for row, prefix in enumerate(prefixes):
             members[row, list(prefix.groups[-1])] = True
@@ -232,11 +233,11 @@ class BeamSearch:
         min_words = [min(max(len(prefix.groups[-1]) * per_triple, 1), max_words) for prefix in prefixes]
         zeros = torch.zeros_like(marks[:, 0])
         finished = Beams.of(torch.full_like(texts.log_p, IMPOSSIBLE))
-        names = self.names[self._index([prefix.record for prefix in prefixes])]
-        barred = torch.zeros_like(names if self.constrain else names[:, :0])
+        repeatable = self.repeatable[self._index([prefix.record for prefix in prefixes])]
+        forbidden = torch.zeros_like(repeatable if self.constrain else repeatable[:, :0])
         for row, prefix in enumerate(prefixes):
             if self.constrain:
-                barred[row, list(self.constrain(prefix).barred)] = True
+                forbidden[row, list(self.constrain(prefix).forbidden)] = True
         new_facts = ActiveFacts(
             prefixes=prefixes,
             memory=memory,
@@ -254,9 +255,9 @@ class BeamSearch:
             min_words=self._index(min_words),
             min_log_p=torch.tensor([ready[prefix] for prefix in prefixes], dtype=texts.log_p.dtype, device=self.device),
             unconstrained=finished.log_p,
-            waited=zeros,
-            barred=barred,
-            names=names,
+            extra_words=zeros,
+            forbidden=forbidden,
+            repeatable=repeatable,
             automaton_states={prefix: [START] * self.config.beam for prefix in prefixes} if self.constrain else {},
         )
         if not facts:
@@ -267,24 +268,24 @@ class BeamSearch:
     def _encode_finished(
         self, finished: FinishedFacts, texts: Texts, rows: list[int], starts: Sequence[DecodedPrefix]
     ) -> DecodedPrefix:
-        """Encodes the last fact of `rows` under the mask of all triples, as in training (``history=shared``).
+        """Encodes the last facts of `rows`, which continue `starts`, under the mask of all triples (unless masked).
 
-        Returns the decoded prefix of the first row; those of the other rows differ only in `DecodedPrefix.row`.
+        Returns the decoded prefix of the first of `rows`; the others differ only in `DecodedPrefix.row`.
         """
         index = self._index(rows)
         rows_texts = texts.rows(index)
         if self.model.config.history == "masked":
             return DecodedPrefix(rows_texts, self._empty_history(len(rows)), 0)
         memory, cross = self._memory_of([finished.prefixes[row].record for row in rows])
-        _, history = DecodedPrefix.gathered(starts, 4 * (rows_texts.text.shape[2] - rows_texts.last))
-        history.seen = along(history.seen, finished.beams.parent[index])
-        self._encode(rows_texts.text, rows_texts.last, cross, memory.triples(), history)
+        _, history = DecodedPrefix.gathered(starts, 4 * (rows_texts.text.shape[2] - rows_texts.last_mark))
+        history.seen = gather_beams(history.seen, finished.beams.parent[index])
+        self._encode(rows_texts.text, rows_texts.last_mark, cross, memory.triples(), history)
         return DecodedPrefix(rows_texts, history, 0)
 
     def _encode(self, text: Tensor, start: int, cross: list[Cache], visible: Tensor, history: History) -> None:
-        """Encodes `text` (n, K, P) from position `start` on and appends the positions to the history.
+        """Encodes `text` (n, K, P) from position `start` on, and appends the new positions to `history`.
 
-        Prefixes that several hypotheses of a plan share are encoded once.
+        A prefix of words that several hypotheses of a plan share is encoded once.
         """
         n, k, length = (*text.shape[:2], text.shape[2] - start)
         if not length:
@@ -299,7 +300,9 @@ class BeamSearch:
         earlier = offset[:, None] <= offset[:, :, None]
         # An unused position attends to itself, since the softmax over no position is NaN.
         diagonal = torch.eye(size, dtype=torch.bool, device=self.device)
-        mask = torch.cat((along(history.seen, hypothesis), along(seen, hypothesis) & earlier | diagonal), 2)
+        mask = torch.cat(
+            (gather_beams(history.seen, hypothesis), gather_beams(seen, hypothesis) & earlier | diagonal), 2
+        )
         tokens = text[..., start:].flatten(1).gather(1, slots)
         position = ((text != PAD).cumsum(2) - 1).clamp(min=0)[..., start:].flatten(1).gather(1, slots)
         decode(self.model, tokens, position, cross, visible, history.caches, mask)
@@ -307,9 +310,9 @@ class BeamSearch:
 
 
 def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """Assigns positions of `text` (n, K, P) from `start` on to slots, shared by hypotheses with a common prefix.
+    """Assigns slots to the positions of `text` (n, K, P) from `start` on; hypotheses share those of a common prefix.
 
-    Returns the slot of each position, 0..K * (P - start) - 1, as (n, K, P - start), and whether each slot is used, as
+    Returns the slot, 0..K * (P - start) - 1, of each position (n, K, P - start), and whether each slot is used
     (n, K * (P - start)).
     """
     same_prefix = (text[:, :, None] == text[:, None]).cumprod(3)[..., start:]  # (n, K, K, P - start)
@@ -321,10 +324,10 @@ def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
 
 
 def _similar_lengths(texts: Texts, rows: Sequence[int], min_rows: int = 8) -> list[list[int]]:
-    """Up to 4 batches of rows with similar lengths to encode; only the last may have fewer than `min_rows` rows."""
+    """Splits `rows` into at most 4 batches of similar lengths, each but the last with at least `min_rows` rows."""
     if not rows:
         return []
-    _, used = _encoded_slots(texts.text[rows], texts.last)
+    _, used = _encoded_slots(texts.text[rows], texts.last_mark)
     order = [rows[i] for i in used.sum(1).argsort(stable=True).tolist()]
     size = max(-(-len(rows) // 4), min_rows)
     return [order[begin : begin + size] for begin in range(0, len(order), size)]

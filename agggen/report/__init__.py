@@ -1,4 +1,4 @@
-"""The report of an evaluation: a folder with an HTML page, all scores as JSON, and one JSON line per record."""
+"""The report of an evaluation: a folder with an HTML page, all scores as JSON, and a JSON line per record."""
 
 from agggen.report.content import Measure, Report, Row, Section
 from agggen.report.folder import check_target, write_report

@@ -25,9 +25,8 @@ def rows_of(
     facts: Sequence[Sequence[WrittenFact]],
     scores: Mapping[str, Sequence[float]],
 ) -> list[Row]:
-    """A row per record, with the errors of its text and, by metric, the scores of each text.
-
-    Slot errors (`agggen.verification.e2e`, reading "plain") are only included if all predicates are slots of E2E.
+    """A row per record, with slot errors (reading "plain") if all predicates are slots of E2E; `scores` has, by metric,
+    the score of each text.
     """
     slots = all(slot_of(triple.predicate) for record in records for triple in record.triples)
     rows = []
@@ -65,7 +64,7 @@ def build(
     Args:
         statistics: the metrics of protocol `plain` for the texts of `rows`.
         references: the group sizes of the references, and a note on their source (`reference_groups`).
-        published: the comparison with published systems, and how it was computed or why there is none.
+        published: the comparison with published systems, or None, and the report's `published_note`.
     """
     triples, triples_chart = by_triples(rows, statistics)
     predicates, predicates_chart = by_predicate(rows)
@@ -82,7 +81,7 @@ def build(
 
 
 def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tuple[list[int], str]:
-    """The number of triples of each fact of the references, by plans or else by rules, and a note on the source."""
+    """The group sizes of the references, from their plans or else from alignment by rule, and a note on the source."""
     plans = [reference.plan for record in records for reference in record.references if reference.plan]
     sizes = [len(group) for plan in plans for group in plan.states]
     if plans:
@@ -91,12 +90,12 @@ def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tup
         for facts in segmenter.segment([reference.text for reference in record.references]):
             aligned = align(record, facts, complete=False).fact_of
             sizes += Counter(fact for fact in aligned if fact is not None).values()
-    how = f"facts are segmented by {segmenter.name!r} and triples aligned by rules; triples without a fact are omitted"
-    return sizes, f"The references have no plans: {how}."
+    method = f"facts are segmented by {segmenter.name!r}, triples aligned by rules, and unaligned triples ignored"
+    return sizes, f"The references have no plans: {method}."
 
 
 def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
-    """A table of the report's and the published scores, by descending BLEU, and a note on how they were computed."""
+    """(table of the report's and the published scores by descending BLEU, note on how they were computed)."""
     scores = {
         measure.name: measure.score
         for section in sections
@@ -109,16 +108,16 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
     values = {name: score.value for name, score in computed.items()}
     systems = [(system.system, system.scores, source_of(system)) for system in board.systems]
     rows: list[dict[str, Cell]] = [
-        {"system": name, **{metric: own.get(metric) for metric in names}, "source": source}
-        for name, own, source in (*systems, (OURS, values, "computed here"))
+        {"system": name, **{metric: system_scores.get(metric) for metric in names}, "source": source}
+        for name, system_scores, source in (*systems, (OURS, values, "computed here"))
     ]
     rows.sort(key=lambda row: -(bleu if isinstance(bleu := row["bleu"], float) else -1.0))
     title = f"{board.corpus} {board.split}, all {board.inputs:,} records, trained on {board.trained_on}"
-    how = "; ".join(f"{name} {score.signature}" for name, score in computed.items())
-    note = f"Published: {board.how}. Ours: protocol {board.protocol} on raw texts ({how})."
+    signatures = "; ".join(f"{name} {score.signature}" for name, score in computed.items())
+    note = f"Published: {board.how}. Ours: protocol {board.protocol} on raw texts ({signatures})."
     return Table(title, rows), note
 
 
 def source_of(system: Published) -> str:
-    """The source of a published system's scores, and the number of runs of a mean."""
+    """The source of a published system's scores, with the number of runs if they are means."""
     return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"

@@ -1,4 +1,4 @@
-"""The content of a report as plain data: measures, tables, charts, and a row per record."""
+"""The content of a report: measures, tables, charts, and a row per record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
 Cell = str | int | float | None
-"""The value of a table's cell; None for an empty cell."""
+"""The content of a table's cell; None if it is empty."""
 
 OURS = "this report"
 """The name of the evaluated model's row in the table of published systems."""
@@ -27,13 +27,12 @@ OURS = "this report"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A score with its 95 % interval, or the reason why there is none."""
+    """A score with its 95 % interval, or the reason why it was not computed."""
 
     name: str
     score: Score | None
     interval: tuple[float, float] | None = None
     reason: str = ""
-    """The reason why the score was not computed."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form; undefined numbers are null."""
@@ -46,17 +45,17 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; each row is a mapping from columns to cells. The first column has the names of the rows."""
+    """A table with rows as mappings from column to cell; the first column has the names of the rows."""
 
     caption: str
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
     mixed: bool = False
-    """Whether a column contains numbers of different kinds, so that the number of digits is chosen per cell."""
+    """Whether columns have numbers of different kinds, so that the number of digits is chosen per cell."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of all columns; a row may lack some of them."""
+        """The names of all columns; rows may lack some."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
     @property
@@ -66,7 +65,7 @@ class Table:
 
     @property
     def numbers(self) -> tuple[bool, ...]:
-        """Whether each column contains only numbers; False for the first."""
+        """Whether each column, except the first, contains only numbers."""
         return (False, *(all(isinstance(cell, int | float | None) for cell in cells) for cells in self._cells[1:]))
 
     def formatted(self) -> list[tuple[str, ...]]:
@@ -74,19 +73,19 @@ class Table:
         for cells in self._cells:
             large = any(isinstance(cell, float) and abs(cell) >= 10 for cell in cells)
             digits = None if self.mixed else 2 if large else 4
-            columns.append([shown(cell, digits) for cell in cells])
+            columns.append([format_cell(cell, digits) for cell in cells])
         return list(zip(*columns, strict=True))
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """A mapping per row; numbers that are not finite are None."""
+        """The rows with all columns; numbers that are not finite are None."""
         return [{name: finite(row.get(name)) for name in self.columns} for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A group of measures; `key` is its name in the JSON and its prefix in the run log."""
+    """A group of measures."""
 
-    key: str
+    key: str  # in report.json, and as a prefix in the run log
     title: str
     measures: Sequence[Measure]
     note: str = ""
@@ -95,7 +94,7 @@ class Section:
         """The measures with their intervals and signatures."""
         rows: list[dict[str, Cell]] = []
         for measure in self.measures:
-            interval = " to ".join(map(shown, measure.interval)) if measure.interval else None
+            interval = " to ".join(map(format_cell, measure.interval)) if measure.interval else None
             value = measure.score.value if measure.score else None
             signature = measure.score.signature if measure.score else f"not computed: {measure.reason}"
             rows.append({"score": measure.name, "value": value, "95 % interval": interval, "signature": signature})
@@ -108,7 +107,7 @@ class Bar:
     """The name of the category on its first bar; empty on its other bars."""
     series: int
     text: str
-    """The value and the name of the series."""
+    """The value, and the name of the series."""
     share: float
     """The bar's length relative to the longest bar."""
 
@@ -128,7 +127,7 @@ class Chart:
         values = [value for series in self.series.values() for value in series]
         highest = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
         return [
-            Bar(category if number == 0 else "", number, f"{shown(value, 1)} {name}", max(value, 0) / highest)
+            Bar(category if number == 0 else "", number, f"{format_cell(value, 1)} {name}", max(value, 0) / highest)
             for index, category in enumerate(self.categories)
             for number, (name, series) in enumerate(self.series.items())
             if (value := series[index]) is not None and math.isfinite(value)
@@ -150,7 +149,7 @@ class Row:
     unmentioned: Mapping[str, str] = field(default_factory=dict)
     """Predicates whose values the text does not mention (lenient check), with the reason."""
     slot_errors: SlotErrors | None = None
-    """None if the corpus has no slots."""
+    """None unless all predicates of the corpus are slots of E2E."""
 
     @property
     def labelled_errors(self) -> list[tuple[str, SlotError]]:
@@ -187,23 +186,23 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The result of an evaluation; printed as a line per score with its signature."""
+    """The result of an evaluation; its `repr` has a line per score."""
 
     title: str
     identity: Mapping[str, str | int]
-    """Identifies the evaluation: a report may only replace a report with the same identity."""
+    """Identifies the evaluation: a report can only replace a report with the same identity."""
     run: Mapping[str, Cell]
     """Bundle, data, settings and machine of the evaluation, by name."""
     sections: Sequence[Section]
     rows: Sequence[Row]
     tables: Mapping[str, Table | None]
-    """Published systems and breakdowns, by name in report.json."""
+    """By name in report.json: the published systems and breakdowns."""
     charts: Mapping[str, Chart]
-    """The charts by the name of their table."""
+    """By name of the table that it shows."""
     published_note: str = ""
-    """How the comparison with published systems was computed, or why there is none."""
+    """How the published and our scores were computed, or why they are not comparable."""
     partial: str = ""
-    """Which part of the split was evaluated; empty for all of it."""
+    """A note on the evaluated part of the split; empty for the complete split."""
     seed: int = 0
 
     def run_table(self) -> Table:
@@ -211,7 +210,7 @@ class Report:
         return Table("Bundle, data, settings and machine of this evaluation", rows, mixed=True)
 
     def __repr__(self) -> str:
-        lines = [f"{name} = {shown(score.value)} ({score.signature})" for name, score in self._scores().items()]
+        lines = [f"{name} = {format_cell(score.value)} ({score.signature})" for name, score in self._scores().items()]
         return "\n".join([self.title, *([self.partial] if self.partial else []), *lines])
 
     def _repr_html_(self) -> str:
@@ -255,7 +254,7 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def shown(cell: Cell, digits: int | None = None) -> str:
+def format_cell(cell: Cell, digits: int | None = None) -> str:
     """A cell as text, with `digits` decimals (default: 2 from 10 on, else 4); a hyphen for None."""
     if cell is None:
         return "-"

@@ -17,7 +17,7 @@ from agggen.bundle import Bundle, fingerprint
 from agggen.config import config_hash, flatten
 from agggen.corpora.catalogue import list_corpora
 from agggen.datasets import fingerprint_of
-from agggen.evaluation.held_out import alignments, write
+from agggen.evaluation.held_out import alignments, generate_outputs
 from agggen.evaluation.published import board_for
 from agggen.evaluation.significance import RESAMPLES
 from agggen.evaluation.values import read_values
@@ -30,34 +30,34 @@ from agggen.report.content import Cell
 from agggen.report.sections import TextMetrics, model_sections, text_scores
 
 N_BEST = 5
-"""Texts per record for the measures of diversity."""
+"""Number of texts per record, for the measures of diversity."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """An evaluation to run."""
+    """The inputs and settings of an evaluation."""
 
     bundle: Bundle
     path: Path
     address: str
-    """The bundle's address as the user gave it."""
+    """The bundle's address in the command."""
     corpus: str
-    """`corpus` and `split` have the catalogue's names if the corpus is in the catalogue."""
+    """The names of corpus and split are those of the catalogue, if it has the corpus."""
     split: str
     records: Sequence[Record]
-    whole: int
+    split_size: int
     """The number of records with references in the complete split."""
     config: InferenceConfig
     metrics: TextMetrics
     command: str
     segmenter: FactSegmenter
-    """Segments references that have no facts."""
+    """For references without facts."""
     device: str = "cpu"
     """See `agggen.tensors.device_of`."""
 
     @property
     def title(self) -> str:
-        """The name of the run that saved the bundle, or the address in a registry or store."""
+        """The name of the run's folder for a local bundle, otherwise its address."""
         return self.path.resolve().parent.name if Path(self.address) == self.path else self.address
 
     @property
@@ -67,13 +67,13 @@ class Task:
 
     @property
     def partial(self) -> str:
-        """A note on the part of the split that is evaluated; empty for all of it."""
-        shown = f"{len(self.records):,} of {self.whole:,} records of {self.corpus} {self.split}"
-        return "" if len(self.records) == self.whole else f"Only the first {shown} are scored."
+        """A note that only a part of the split is evaluated; empty for the complete split."""
+        part = f"{len(self.records):,} of {self.split_size:,} records of {self.corpus} {self.split}"
+        return "" if len(self.records) == self.split_size else f"Only the first {part} are scored."
 
     @cached_property
     def identity(self) -> dict[str, str | int]:
-        """The bundle, data and settings that determine the scores."""
+        """Everything that determines the scores: bundle, data and settings."""
         return {
             "bundle": fingerprint(self.path),
             "corpus": self.corpus,
@@ -86,13 +86,13 @@ class Task:
 
     @property
     def name(self) -> str:
-        """A file name for the evaluation: corpus, split and a hash of the identity."""
+        """A file name: corpus, split and a hash of the identity."""
         digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:8]
         return re.sub(r"[^\w.\-]", "_", f"{self.corpus}-{self.split}-{digest}")
 
 
 def trained_on(bundle: Bundle) -> str | None:
-    """The corpus of the catalogue on which a bundle was trained, or "a part of" it; None if unknown."""
+    """The catalogue's corpus, or "a part of" it, on which a bundle was trained; None if unknown."""
     corpus = bundle.config.get("corpus")
     if not isinstance(corpus, Mapping) or corpus.get("name") not in {known.name for known in list_corpora()}:
         return None
@@ -100,7 +100,7 @@ def trained_on(bundle: Bundle) -> str | None:
 
 
 def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
-    """The bundle, data, settings and machine of an evaluation, with which the report can be reproduced."""
+    """The bundle, data, settings and machine of an evaluation, to reproduce the report."""
     training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return {
         "command": task.command,
@@ -147,13 +147,13 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     """
     generator = task.bundle.generator(task.device)
     start = time.monotonic()
-    held_out = write(generator, task.records, task.config, N_BEST, progress)
+    held_out = generate_outputs(generator, task.records, task.config, N_BEST, progress)
     generation_end = time.monotonic()
     records, texts = held_out.records, held_out.texts
     scores = text_scores(task.metrics, records, texts, task.seed)
     values = read_values(records, texts, generator.checker)
     plans, facts = zip(*((generation.plan, generation.facts) for generation in held_out.generations), strict=True)
-    rows = rows_of(records, texts, values, plans, facts, scores.single)
+    rows = rows_of(records, texts, values, plans, facts, scores.segment_scores)
     sections = scores.sections + model_sections(
         held_out, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
     )

@@ -1,4 +1,4 @@
-"""The folder of a report, written atomically.
+"""Writes the folder of a report atomically.
 
 report.html      a self-contained page
 report.json      all scores with signatures and intervals
@@ -45,14 +45,16 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
-    """Raises ConfigError unless `folder` is empty, has a report of the same identity, or can be created.
+    """Raises ConfigError unless `folder` is empty, has a report with the same identity, or can be created.
 
-    `write_report` renames the folder, so it can be neither the working directory nor a mount point.
+    It must not be the working directory or a mount point, since `write_report` renames it.
     """
     if folder.is_symlink():
-        raise ConfigError(f"{folder} is a symbolic link; name its target")
+        raise ConfigError(f"{folder} is a symbolic link, which cannot be replaced; name its target")
     if folder.is_mount() or folder.resolve() == Path.cwd():
-        raise ConfigError(f"{folder} is the working directory or a mount point, which cannot be replaced; add a name")
+        raise ConfigError(
+            f"{folder} is the working directory or a mount point, which cannot be replaced; name a subfolder"
+        )
     parent = next(parent for parent in folder.absolute().parents if parent.exists())
     if not parent.is_dir():
         raise ConfigError(f"cannot write a report to {folder}: {parent} is a file, not a folder")
@@ -65,13 +67,13 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     names = sorted(path.name for path in folder.iterdir())
     if not names:
         return
-    if "report.json" not in names or (others := sorted(set(names) - set(FILES))):
-        other = others[0] if "report.json" in names else names[0]
-        raise ConfigError(f"{folder} has {other}, which is not part of a report; name another folder")
+    if "report.json" not in names or (foreign_files := sorted(set(names) - set(FILES))):
+        foreign_file = foreign_files[0] if "report.json" in names else names[0]
+        raise ConfigError(f"{folder} has {foreign_file}, which is not part of a report; name another folder")
     try:
         existing = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{folder / 'report.json'} cannot be read; remove {folder} or name another folder") from error
+        raise ConfigError(f"{folder / 'report.json'} is not a valid report; remove {folder} or name another") from error
     if existing != dict(identity):
         changed = [name for name in identity if existing.get(name) != identity[name]] or ["settings"]
         raise ConfigError(
@@ -81,7 +83,7 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
 
 
 def write_report(folder: Path, report: Report) -> None:
-    """Writes the report's files; a report of the same identity is replaced.
+    """Writes the report's files; replaces a report with the same identity.
 
     Raises:
         ConfigError: see `check_target`.

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: the report of an evaluation, and the page of `agggen check`."""
+"""Self-contained HTML pages of `agggen evaluate` and `agggen check`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from agggen.checks import CheckedText
 from agggen.display import split_at_spans
 from agggen.generation.results import WrittenFact
-from agggen.report.content import OURS, Report, Row, shown
+from agggen.report.content import OURS, Report, Row, format_cell
 
 MAX_ROWS = 30
-"""Maximum number of sampled rows, and of rows with the most faults."""
+"""Maximum number of sampled rows; maximum number of rows with the most faults."""
 FACT_COLOURS = 6
-"""Number of colours of facts, which are used in turn."""
+"""Number of colours for facts, which are used in turn."""
 
 # Control characters, lone surrogates and non-characters, which HTML does not allow.
 _INVALID_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -31,35 +31,35 @@ def environment() -> Environment:
 
 def to_html(report: Report) -> str:
     templates = environment()
-    templates.filters |= {"pieces": pieces, "shown": shown, "triples_of": triples_of}
+    templates.filters |= {"pieces": pieces, "format_cell": format_cell, "triples_of": triples_of}
     page = templates.get_template("page.html.jinja").render(
-        report=report, samples=sample_rows(report), worst=worst(report), ours=OURS, colours=FACT_COLOURS
+        report=report, samples=sample_rows(report), worst=most_faulty(report), ours=OURS, colours=FACT_COLOURS
     )
     return _INVALID_IN_HTML.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
 def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> None:
-    """Writes the page of `agggen check`: each text with its marked spans and verdicts, the riskiest first."""
+    """Writes the page of `agggen check`: texts with marked spans and verdicts, in descending order of risk."""
     riskiest = sorted(checked, key=lambda entry: -entry.risk)
     template = environment().get_template("checks.html.jinja")
     path.write_text(template.render(name=name, checked=riskiest, pieces=split_at_spans), encoding="utf-8")
 
 
 def sample_rows(report: Report) -> list[Row]:
-    """A random sample of rows (with the report's seed), in the order of the corpus."""
+    """At most MAX_ROWS random rows (with the report's seed), in the order of the corpus."""
     indices = random.Random(report.seed).sample(range(len(report.rows)), min(MAX_ROWS, len(report.rows)))
     return [report.rows[index] for index in sorted(indices)]
 
 
-def worst(report: Report) -> list[Row]:
-    """The rows with faults, by descending number of faults; of equal numbers, rows with fewer triples first."""
+def most_faulty(report: Report) -> list[Row]:
+    """At most MAX_ROWS rows with faults, by descending number of faults, then by number of triples."""
     faulty = [row for row in report.rows if row.check.faults]
     faulty.sort(key=lambda row: (-len(row.check.faults), len(row.record.triples), row.record.id))
     return faulty[:MAX_ROWS]
 
 
 def pieces(row: Row) -> list[tuple[int, str]]:
-    """The text as (fact number from 1, or 0 outside facts; piece); facts that overlap an earlier fact are omitted."""
+    """The text as (fact number from 1, or 0 outside facts; substring); ignores facts that overlap an earlier fact."""
     spans = []
     for fact in row.facts:
         piece = row.text[fact.start : fact.end]
@@ -69,6 +69,6 @@ def pieces(row: Row) -> list[tuple[int, str]]:
 
 
 def triples_of(row: Row, fact: WrittenFact) -> str:
-    """The triples of a fact in one line, or ``no triple``."""
+    """A fact's triples as one line, or ``no triple``."""
     triples = dict(zip(row.record.predicates, row.record.triples, strict=True))
     return "; ".join(str(triples.get(name, name)) for name in fact.predicates) or "no triple"

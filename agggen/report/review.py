@@ -1,7 +1,7 @@
-"""The review table: a CSV of risky texts, which a person corrects for use as training data.
+"""The review table: a CSV of risky texts, which people correct for use as training data.
 
-A row has the columns of `COLUMNS`; ``triples`` is JSON. `agggen.corpora.tables` reads such a table: the text in
-``corrected`` becomes the record's reference; if ``corrected`` is empty, the record has no reference.
+``triples`` is JSON. `agggen.corpora.tables` reads such tables: a text in ``corrected`` becomes the record's reference;
+if ``corrected`` is empty, the record has no reference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check_review(path: Path) -> None:
 
 
 def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
-    """Writes the table, in the order of `checked`, with a byte order mark, so that spreadsheets read it as UTF-8."""
+    """Writes the table, with a byte order mark, so that spreadsheets read it as UTF-8."""
     file = io.StringIO(newline="")
     rows = csv.writer(file)
     rows.writerow(COLUMNS)

@@ -1,7 +1,7 @@
 """The sections of a report: text metrics, faithfulness, plans, alignment, diversity.
 
-Each measure of `agggen.evaluation` has a bootstrap interval over records. If a metric cannot be computed on this
-machine (METEOR without Java), the report states the reason; a metric requested by name raises an error instead.
+Scores have bootstrap intervals over records. If a metric cannot be computed on this machine (METEOR without Java), the
+report states the reason, but a metric that was requested by name raises an error.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from agggen.errors import AggGenError, ConfigError
 from agggen.evaluation.alignments import Positions, alignment_statistics
 from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
-from agggen.evaluation.held_out import HeldOut
+from agggen.evaluation.held_out import ModelOutput
 from agggen.evaluation.java import package_version
 from agggen.evaluation.plans import Predicates, plan_statistics, with_plans
 from agggen.evaluation.protocols import PROTOCOLS, known_metrics, measure
-from agggen.evaluation.segments import SegmentStatistics, share_statistics
+from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.evaluation.significance import confidence_interval
 from agggen.evaluation.systems import slot_statistics
 from agggen.evaluation.values import FULFILLED, VALUES
@@ -29,15 +29,15 @@ PLAIN = "plain"
 _WITH_JAVA = frozenset({"meteor", "rouge_l", "cider"})
 _TITLES = {
     "plain": "Texts against references: sacreBLEU",
-    "e2e": "Texts against references: as the E2E challenge scored",
-    "webnlg-2017": "Texts against references: as the WebNLG challenge and the AggGen paper scored",
+    "e2e": "Texts against references: the E2E challenge's scorer",
+    "webnlg-2017": "Texts against references: the scorers of the WebNLG challenge and the AggGen paper",
 }
 
 Alignments = Mapping[str, tuple[Sequence[Positions], Sequence[Positions]]]
-"""Predicted and gold alignments by the name of the aligner (`agggen.evaluation.held_out.alignments`)."""
+"""By aligner: predicted and gold alignments (see `agggen.evaluation.held_out.alignments`)."""
 
 
-def measured(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str = "") -> list[Measure]:
+def to_measures(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str = "") -> list[Measure]:
     """The corpus score of each metric with its interval; `prefix` is prepended to the names."""
     return [
         Measure(f"{prefix}{name}", statistic.corpus(), interval(statistic, seed))
@@ -46,10 +46,7 @@ def measured(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str
 
 
 def interval(statistics: SegmentStatistics, seed: int) -> tuple[float, float] | None:
-    """The 95 % bootstrap interval over records.
-
-    None if fewer than two records contribute, or a sample may have an undefined score.
-    """
+    """The 95 % bootstrap interval over records; None if fewer than two contribute, or samples have undefined scores."""
     if statistics.rows.any(axis=1).sum() < 2:
         return None
     estimate = confidence_interval(statistics, seed=seed)
@@ -65,10 +62,10 @@ class TextMetrics:
 
     protocol: str = PLAIN
     metrics: tuple[str, ...] | None = None
-    """Metrics of the protocol; None for all that can be computed on this machine."""
+    """Requested metrics of the protocol; None for all that can be computed on this machine."""
 
     def __post_init__(self) -> None:
-        """Raises AggGenError if protocol or metric is unknown, or a requested metric needs Java and there is none."""
+        """Raises AggGenError if protocol or metric is unknown, or a requested metric needs a missing Java runtime."""
         known_metrics(self.protocol, self.metrics)
         for name in _WITH_JAVA.intersection(self.metrics or ()):
             package_version()
@@ -83,13 +80,13 @@ def protocol_of(corpus: str) -> str:
 
 @dataclass(frozen=True)
 class TextScores:
-    """The text metrics of a report."""
+    """The scores of texts against references."""
 
     sections: list[Section]
     plain: Mapping[str, SegmentStatistics]
-    """The metrics of protocol `plain`, from which scores of parts of the corpus are computed."""
-    single: dict[str, Sequence[float]]
-    """The scores of single texts, by ``protocol/metric``."""
+    """The metrics of protocol `plain`, for breakdowns."""
+    segment_scores: dict[str, Sequence[float]]
+    """By ``protocol/metric``: the score of each text."""
 
 
 def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0) -> TextScores:
@@ -108,7 +105,7 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
         by_protocol = {choice.protocol: chosen, PLAIN: plain}
     scores = TextScores([], plain, {})
     for protocol, metrics in by_protocol.items():
-        measures = {item.name: item for item in measured(metrics, seed)}
+        measures = {item.name: item for item in to_measures(metrics, seed)}
         if protocol == choice.protocol:
             measures |= {name: Measure(name, None, None, why) for name, why in reasons.items()}
         ordered = [measures[name] for name in PROTOCOLS[protocol] if name in measures]
@@ -116,15 +113,15 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
         note += " TER: lower is better." if "ter" in PROTOCOLS[protocol] else ""
         scores.sections.append(Section(protocol, _TITLES[protocol], ordered, note))
         for name, statistic in metrics.items():
-            if statistic.single is not None:
-                scores.single[f"{protocol}/{name}"] = statistic.single.tolist()
+            if statistic.segment_scores is not None:
+                scores.segment_scores[f"{protocol}/{name}"] = statistic.segment_scores.tolist()
     return scores
 
 
 def _statistics_and_reasons(
     choice: TextMetrics, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[dict[str, SegmentStatistics], dict[str, str]]:
-    """The statistics of metrics, and the reasons why others cannot be computed; a requested metric must be computed."""
+    """(statistics by metric, reasons by metric that cannot be computed); raises for requested metrics."""
     try:
         return measure(choice.protocol, texts, references, choice.metrics), {}
     except AggGenError:
@@ -144,29 +141,26 @@ def _statistics_and_reasons(
 
 
 def model_sections(
-    written: HeldOut,
+    output: ModelOutput,
     rows: Sequence[Row],
     aligned: Alignments,
     values: Mapping[str, SegmentStatistics],
     ablation: str,
     seed: int,
 ) -> list[Section]:
-    """The sections on values, plans, alignments and diversity.
-
-    With an ablation, the section on the most likely plans is omitted, since the texts have other plans.
-    """
-    with_reference_plans = with_plans(written.records)
+    """The sections on values, plans, alignments and diversity; with an ablation, without the most likely plans."""
+    with_reference_plans = with_plans(output.records)
     references = [plans for _, plans in with_reference_plans]
-    predicates = [written.records[index].predicates for index, _ in with_reference_plans]
-    text_plans = [written.generations[index].plan for index, _ in with_reference_plans]
-    most_likely = [written.planned[index] for index, _ in with_reference_plans] if ablation == "none" else []
-    n_best = [[(generation.text, generation.plan) for generation in result] for result in written.n_best]
+    predicates = [output.records[index].predicates for index, _ in with_reference_plans]
+    text_plans = [output.generations[index].plan for index, _ in with_reference_plans]
+    most_likely = [output.planned[index] for index, _ in with_reference_plans] if ablation == "none" else []
+    n_best = [[(generation.text, generation.plan) for generation in result] for result in output.n_best]
     sections = [
         faithfulness(rows, values, seed),
         plans("text_plans", "Plans of the texts", text_plans, references, seed, predicates),
         plans("plans", "Most likely plans, independent of the texts", most_likely, references, seed, predicates),
         alignment(aligned, seed),
-        diversity(written.texts, n_best, seed),
+        diversity(output.texts, n_best, seed),
     ]
     return [section for section in sections if section is not None]
 
@@ -177,7 +171,7 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
     planned = [row for row in rows if row.facts]
     if planned:
         counts = [(not row.check.faults and not any(fact.missing for fact in row.facts), 1) for row in planned]
-        statistics["fulfilled"] = share_statistics(counts, f"{FULFILLED}|texts:{len(counts)}")
+        statistics["fulfilled"] = quotient_statistics(counts, f"{FULFILLED}|texts:{len(counts)}")
     if all(row.slot_errors is not None for row in rows):
         records, texts = [row.record for row in rows], [row.text for row in rows]
         statistics |= slot_statistics(records, texts)
@@ -185,10 +179,10 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
         statistics |= {f"ser_plain.{name.removeprefix('ser.')}": statistic for name, statistic in plain.items()}
     note = (
         "".join(f"{name}: {meaning}. " for name, meaning in VALUES.items())
-        + "fulfilled: a fraction (strict). Slot errors in percent: ser. in the published reading, ser_plain. in the "
-        "plain one. All are decided by words and patterns, which are sometimes wrong."
+        + 'fulfilled: a fraction (strict). Slot errors, in percent: ser. by the reading "published", ser_plain. by the '
+        'reading "plain". All checks use words and patterns and are sometimes wrong.'
     )
-    return Section("faithfulness", "Faithfulness of the texts to the records", measured(statistics, seed), note)
+    return Section("faithfulness", "Faithfulness of the texts to the records", to_measures(statistics, seed), note)
 
 
 def plans(
@@ -202,16 +196,16 @@ def plans(
     """Agreement of `predicted` with the plans of the references; None if `predicted` is empty."""
     if not predicted:
         return None
-    note = "Fractions, 0 to 1; tau -1 to 1; groups as a number. human_: references compared with each other."
-    return Section(key, title, measured(plan_statistics(predicted, references, predicates), seed), note)
+    note = "From 0 to 1; tau from -1 to 1; groups: a number. human_: references compared with each other."
+    return Section(key, title, to_measures(plan_statistics(predicted, references, predicates), seed), note)
 
 
 def alignment(aligned: Alignments, seed: int) -> Section | None:
     """Agreement of predicted with gold alignments of the references; None without gold alignments."""
     measures: list[Measure] = []
     for aligner, (predicted, gold) in aligned.items():
-        measures += measured(alignment_statistics(predicted, gold), seed, f"{aligner}_")
-    note = "Percent of the triples. The paper's recall: triples that are aligned at all; accuracy: to the right fact."
+        measures += to_measures(alignment_statistics(predicted, gold), seed, f"{aligner}_")
+    note = "In percent of triples. The paper's recall: aligned, right or wrong; accuracy: aligned to the right fact."
     return Section("alignment", "Alignment of the references", measures, note) if measures else None
 
 
@@ -223,6 +217,6 @@ def diversity(texts: Sequence[str], n_best: Sequence[Sequence[tuple[str, Plan]]]
             "self_bleu": self_bleu([[text for text, _ in generations] for generations in n_best]),
             "distinct_plans": distinct_plans([[plan for _, plan in generations] for generations in n_best]),
         }
-        measures += measured(statistics, seed)
-    note = "Distinct-n as a fraction (without interval, as it depends on the amount of text). Self-BLEU in percent."
+        measures += to_measures(statistics, seed)
+    note = "Distinct-n: a fraction (no interval, since it depends on the amount of text). Self-BLEU: in percent."
     return Section("diversity", "Diversity of the texts", measures, note)

@@ -1,6 +1,6 @@
 """Breakdowns of the scores by number of triples, category, predicate and group size.
 
-BLEU and chrF are computed on each part as a corpus, so their mean is not the score of the whole corpus.
+BLEU and chrF are corpus scores of each part, so their mean is not the score of the corpus.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agggen.records import Plan
 from agggen.report.content import Cell, Chart, Row, Table
 
 MAX_CHARTED = 20
-"""Maximum number of predicates in the chart, which has the predicates with the most errors; the table has all."""
+"""Maximum number of predicates in the chart, those with the most errors; the table has all predicates."""
 
 _WHOLE = "values said whole (strict), %"
 
@@ -49,7 +49,7 @@ def _by_part(
         parts.setdefault(key(row), []).append(index)
     ordered = sorted(parts, key=lambda part: (isinstance(part, str), part))
     table_rows = [{name: part, **_scores(rows, parts[part], statistics)} for part in ordered]
-    note = "BLEU and chrF: plain sacreBLEU of each part as a corpus. Lenient: at least 60 % of the words of a value."
+    note = "BLEU and chrF: sacreBLEU's corpus scores of each part. Lenient: at least 60 % of the words of a value."
     return Table(caption, table_rows, note)
 
 
@@ -79,6 +79,7 @@ def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -
 
     Args:
         references: the sizes of all groups of the references.
+        source: a note on how these sizes were determined.
     """
     counts = {
         "plans": Counter(len(group) for plan in plans for group in plan.states),
@@ -118,7 +119,7 @@ def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
             slot_counts[kind][error.slot] += 1
     error_counts = slot_counts or {"said in part": not_whole["part"], "missing": not_whole["missing"]}
     names = set(triples).union(*slot_counts.values())
-    worst = sorted(names, key=lambda name: (-sum(count[name] for count in error_counts.values()), name))
+    by_errors = sorted(names, key=lambda name: (-sum(count[name] for count in error_counts.values()), name))
     not_said_whole = not_whole["part"] + not_whole["missing"]
     table_rows: list[dict[str, Cell]] = [
         {
@@ -130,9 +131,9 @@ def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
             "not mentioned (lenient)": unmentioned[name],
             **{kind: count[name] for kind, count in slot_counts.items()},
         }
-        for name in worst
+        for name in by_errors
     ]
-    charted = [name for name in worst if any(count[name] for count in error_counts.values())][:MAX_CHARTED]
+    charted = [name for name in by_errors if any(count[name] for count in error_counts.values())][:MAX_CHARTED]
     truncated = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
     chart = Chart(
         "Slot errors by predicate" if slots else "Values that are not said whole (strict), by predicate",

@@ -1,13 +1,13 @@
 """The strict check of a text against its record: omitted, incomplete, hallucinated, repeated and swapped values.
 
-A value is *whole* if all its words occur in the text, adjacent and in order, in the normal form of
-``agggen.verification.normal``. Spellings derived by rule (``values.value_wordings``), wordings learned from training
-texts (``lexicon``) and, for truth values, learned phrases are accepted, too. A value inside a longer name does not
-count: "Azerbaijan Premier League" does not mention "Azerbaijan" if a triple has the league as its value; "Baku,
-Azerbaijan" does. ``agggen.verification.lenient`` is the lenient check, which compares bags of words.
+A value is *whole* if all its words occur in the text, adjacent and in order, compared in the normal form of
+``agggen.verification.normal``. Other spellings (``values.value_wordings``), wordings learned from training texts
+(``lexicon``) and, for truth values, learned phrases also count. A value inside a longer name does not: "Azerbaijan
+Premier League" does not mention "Azerbaijan" if the league is a value; "Baku, Azerbaijan" does. The lenient check is in
+``agggen.verification.lenient``.
 
 The check compares values, not relations: "died in" in place of "born in" is only detected if two values of the same
-kind are exchanged (``swapped``) and the lexicon has contexts of both predicates.
+type are swapped and the lexicon has contexts of both predicates.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from typing import Any
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.contexts import misplaced, swapped
-from agggen.verification.exchanges import exchanged
-from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, suspicious
+from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, is_restricted
 from agggen.verification.matched import MatchedText, Matches
 from agggen.verification.normal import Span, containing, overlap, words
-from agggen.verification.parts import in_parts, named_in_parts, parts, run_together
-from agggen.verification.record_words import akin, forms, names, small_number, unsupported
+from agggen.verification.partial_mentions import find_name_parts, find_parts, lacks_separator, value_parts
+from agggen.verification.record_words import forms, is_related, names, small_number, unsupported
 from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
+from agggen.verification.subject_swaps import swapped_subjects
 from agggen.verification.values import MATCH_KINDS, MatchKind, TextIndex, Wording, to_wording, value_wordings
 
 _MAX_NEW_WORD_RATE = 0.01
-"""An unseen word before a predicate's value is a fault if the Good-Turing probability of new words is at most this."""
+"""A word unseen before a predicate's values is a fault if the Good-Turing probability of such words is at most this."""
 
 _ITEM_ENDS = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
 _ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
 
 
 class Checker:
-    """Checks texts against records, with the wordings of a lexicon. [default: only wordings derived by rule]"""
+    """Checks texts against records with a lexicon. [default: values are matched by rule only]"""
 
     def __init__(self, lexicon: Lexicon | None = None) -> None:
         self.lexicon = lexicon or Lexicon()
@@ -50,8 +50,7 @@ class Checker:
     def wordings(self, triple: Triple) -> tuple[Wording, ...]:
         """The accepted wordings of the triple's object, the literal one first.
 
-        Those of a truth value are the learned phrases, or if there are none, the words of the predicate with the value,
-        as in the plain clause "Oda: is alive: true."
+        For a truth value, the learned phrases; without phrases, predicate and value as in "Oda: is alive: true."
         """
         return self._wordings(triple.predicate, triple.object)
 
@@ -78,9 +77,8 @@ class Checker:
         """Checks `text` against `record`.
 
         Args:
-            record: numbers, names and value words that are not in the record are faults.
             text: the complete text, or the text of one fact.
-            triples: indices of the triples that `text` must express; values of the other triples are reported as
+            triples: indices of the triples that `text` must express; values of other triples are reported as
                 ``elsewhere``. [default: all]
             subjects: the subjects that `text` must name, in full or in parts. [default: those of `triples`]
             initial: whether `text` begins a sentence.
@@ -95,37 +93,37 @@ class Checker:
         subjects: Collection[str] | None,
         initial: bool,
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yields the fields of `TextCheck` by name, cheap ones first; arguments as in `check`."""
-        of_fact, indexed = triples is not None, TextIndex(text, initial)
+        """Yields (name, value) of each field of `TextCheck`, in ascending cost; arguments as in `check`."""
+        is_fact, indexed = triples is not None, TextIndex(text, initial)
         required = record.triples if triples is None else [record.triples[index] for index in sorted(triples)]
         named = _name_spans(record, (triple.subject for triple in required), indexed)
         yield "unnamed", _unnamed(named if subjects is None else _name_spans(record, subjects, indexed))
         matched = MatchedText(record, required, indexed, self._values(required, indexed, named), named)
         yield "values", tuple(_check_value(matched, triple, spans) for triple, spans in matched.matches())
-        yield "repeated", repeated_words(matched) + (repeated_values(matched) if of_fact else ())
-        yield "misplaced", misplaced(matched, self.lexicon, 1.0 if of_fact else _MAX_NEW_WORD_RATE, initial)
+        yield "repeated", repeated_words(matched) + (repeated_values(matched) if is_fact else ())
+        yield "misplaced", misplaced(matched, self.lexicon, 1.0 if is_fact else _MAX_NEW_WORD_RATE, initial)
         invented, elsewhere = self._hallucinated(matched)
-        if of_fact:
+        if is_fact:
             mentions = _values_of_other_facts(matched)
             elsewhere += tuple(value for value in mentions if not set(elsewhere) & {word.raw for word in words(value)})
         yield "elsewhere", elsewhere
         yield "invented", (*invented, *self._contradictions(matched))
         yield "unsupported", unsupported(matched, self.lexicon, self.allowed(record.triples))
-        yield "swapped", swapped(matched, self.lexicon.contexts) + exchanged(matched)
+        yield "swapped", swapped(matched, self.lexicon.contexts) + swapped_subjects(matched)
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that no sentence of `text` names, in full or in parts."""
         return _unnamed(_name_spans(record, (triple.subject for triple in record.triples), TextIndex(text)))
 
     def values(self, record: Record, text: str, triples: Collection[int] | None = None) -> tuple[ValueCheck, ...]:
-        """``check(...).values``: the check of each value, in the record's order."""
+        """``check(...).values``, without the rest of the check."""
         findings = self.findings(record, text, triples, None, True)
         return next(finding for name, finding in findings if name == "values")
 
     def _values(
         self, triples: Sequence[Triple], indexed: TextIndex, subjects: Mapping[str, Collection[Span]]
     ) -> list[Matches]:
-        """The matches of each triple's value, except matches inside longer names, or that begin inside one."""
+        """The matches of each triple's value, except matches that are or begin inside a name (`_inside_name`)."""
         matches: list[dict[Span, MatchKind]] = [
             {span: wording.how for wording in reversed(self.wordings(triple)) for span in indexed.find(wording)}
             for triple in triples
@@ -135,7 +133,7 @@ class Checker:
             {span: how for span, how in sorted(kinds.items()) if not _inside_name(indexed.text, span, longer)}
             for kinds in matches
         ]
-        # a number below 1000 that is the value of several predicates must be mentioned once for each
+        # a number below 1000 that is the value of n predicates must be mentioned n times
         by_number: dict[str, list[int]] = defaultdict(list)
         for index, triple in enumerate(triples):
             if small_number(triple.object):
@@ -148,14 +146,14 @@ class Checker:
         return accepted
 
     def _hallucinated(self, text: MatchedText) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Suspicious words and ``value_pairs`` that no triple allows, and those that only other triples allow."""
+        """Restricted words and ``value_pairs`` that no triple licenses, and those that only other facts' triples do."""
         pairs = self.lexicon.value_pairs
         candidates = [
             word
-            for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True))
-            if not explained
+            for index, (word, covered) in enumerate(zip(text.words, text.covered, strict=True))
+            if not covered
             and (
-                suspicious(word, self.lexicon.value_words, self.lexicon.lower)
+                is_restricted(word, self.lexicon.value_words, self.lexicon.lower)
                 or (word.form in pairs and any(pair in pairs[word.form] for pair in content_pairs(text.words, index)))
             )
         ]
@@ -165,13 +163,13 @@ class Checker:
         invented: list[str] = []
         elsewhere: list[str] = []
         for word in candidates:
-            if word.form in allowed or any(akin(word, form) for form in allowed):
+            if word.form in allowed or any(is_related(word, form) for form in allowed):
                 continue
-            (elsewhere if any(akin(word, form) for form in allowed_by_record) else invented).append(word.raw)
+            (elsewhere if any(is_related(word, form) for form in allowed_by_record) else invented).append(word.raw)
         return tuple(dict.fromkeys(invented)), tuple(dict.fromkeys(elsewhere))
 
     def allowed(self, triples: Iterable[Triple]) -> frozenset[str]:
-        """The normal forms that a text of `triples` may contain: those of their words and of learned wordings."""
+        """The normal forms that `triples` license: those of their words and learned wordings."""
         return frozenset[str]().union(*map(self._allowed, triples))
 
     def _allowed_of(self, triple: Triple) -> frozenset[str]:
@@ -182,13 +180,13 @@ class Checker:
         return frozenset(learned).union(*map(forms, (named, *parts, *variants)))
 
     def _contradictions(self, text: MatchedText) -> tuple[str, ...]:
-        """Phrases that express a truth value that the record does not have."""
-        own = {(triple.predicate, entity_words(triple.object).lower()) for triple in text.record.triples}
+        """Phrases of the text that express a truth value that is not in the record."""
+        record_values = {(triple.predicate, entity_words(triple.object).lower()) for triple in text.record.triples}
         spans = (
             span
             for predicate, phrases in self.lexicon.booleans.items()
             for value in phrases
-            if (predicate, value) not in own
+            if (predicate, value) not in record_values
             for wording in self._wordings(predicate, value)
             for span in text.indexed.find(wording)
         )
@@ -196,28 +194,28 @@ class Checker:
 
 
 def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
-    """Whether the findings of a text contain no fault; stops at the first fault."""
+    """Whether `Checker.findings` has no fault; stops at the first fault."""
     return not any(
         not all(value.whole for value in finding) if name == "values" else finding for name, finding in findings
     )
 
 
 def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> dict[str, set[Span]]:
-    """The spans that name each subject, in full or else in parts (`named_in_parts`)."""
+    """By subject: the spans that name it in full, otherwise in parts (`find_name_parts`)."""
     in_full = {name: indexed.find(*value_wordings(name)) for name in subjects}
     if any("," in name for name, spans in in_full.items() if not spans):
         of_record = {name: indexed.find(*value_wordings(name)) for name in names(record)}
-        return {name: spans or named_in_parts(name, of_record, indexed) for name, spans in in_full.items()}
+        return {name: spans or find_name_parts(name, of_record, indexed) for name, spans in in_full.items()}
     return in_full
 
 
 def _unnamed(spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
-    """The names without a span; names without words are ignored."""
+    """The names that have no span but at least one word."""
     return tuple(name for name, own in spans.items() if not own and words(entity_words(name)))
 
 
 def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueCheck:
-    if run_together(triple.object, text.indexed.text):
+    if lacks_separator(triple.object, text.indexed.text):
         return ValueCheck(triple, "part")
     if spans:
         span = min(spans, key=lambda span: MATCH_KINDS.index(spans[span]))
@@ -229,16 +227,16 @@ def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueChec
             ValueCheck(triple, "missing") if start < 0 else ValueCheck(triple, "literal", (start, start + len(literal)))
         )
     starts = {start for start, _ in text.spans}
-    if first_part := in_parts(parts(triple.object, names(text.record)), text.indexed, starts):
+    if first_part := find_parts(value_parts(triple.object, names(text.record)), text.indexed, starts):
         return ValueCheck(triple, "rule", first_part)
     shared = {word.form for word in words(literal)} & {word.form for word in text.words}
     return ValueCheck(triple, "part" if shared else "missing")
 
 
 def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
-    """The names and numbers that are values of other triples of the record only.
+    """The mentions of names and numbers that are values of other facts only.
 
-    A value is ignored if the text has none of its words, besides words of the fact's predicates and unmatched values.
+    A value is ignored if all its words in the text also belong to the fact's predicates or unmatched values.
     """
     own = {name for triple in text.triples for name in (triple.subject, triple.object)}
     own_forms = frozenset[str]().union(
@@ -260,8 +258,8 @@ def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
 
 
 def _inside_name(text: str, span: Span, spans: Collection[Span]) -> bool:
-    """Whether a span is part of a longer name, not a list item ("Baku, Azerbaijan") or in lower case ("white rice"), or
-    begins within another name: "Torino F.C. Bari 1908" does not mention ``F.C. Bari 1908``.
+    """Whether a span is inside a longer name or begins in another name: "Torino F.C. Bari 1908" does not mention ``F.C.
+    Bari 1908``. False for list items ("Baku, Azerbaijan") and in lower case ("white rice").
     """
     if text[span[0]].islower():
         return False

@@ -1,4 +1,4 @@
-"""Sentences for single triples: filled templates, and plain clauses made of the predicate's words."""
+"""Sentences for single triples: filled templates, and plain clauses with the predicate's words."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _VERBS = word_set(
     "inhabits inhibits involves knows leads makes manages operates owns precedes prevents produces provides publishes "
     "represents requires sells serves speaks supports teaches treats won wrote"
 )
-"""Verbs that begin a predicate, without verb forms that may also be plural nouns ("uses")."""
+"""Verbs that begin a predicate, except forms that can be plural nouns ("uses")."""
 _INTRANSITIVE = word_set(
     "appeared belonged competed debuted died graduated lived moved participated played resided retired served starred "
     "studied worked"
 )
-"""Verbs that have no passive: "died on", not "is died on"."""
+"""Verbs without a passive: "died on", not "is died on"."""
 _EVENTS = word_set(
     "born built composed constructed created designed directed discovered drawn established formed founded invented "
     "launched opened painted written"
 )
-"""Participles of single events: "was founded in", but "is located in"."""
+"""Participles of events, which take "was": "was founded in", but "is located in"."""
 PREPOSITIONS = word_set("of in on at by with to from for as into under over near beside behind")
 _PARTICIPLE = re.compile(
     r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written", re.IGNORECASE
 )
-"""The first words of predicates such as ``written by``; not of ``seed of``, ``need for`` or ``bed in``."""
+"""Participles in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``."""
 _PLURAL = re.compile(
     r"(?!.*(?:ss|us|as|is|ics|news|series|species|means|headquarters)$)\w{3,}s|children|men|people|women", re.IGNORECASE
 )
 """Nouns that take "are"."""
 _IRREGULAR_PLURALS = {"child": "children", "man": "men", "person": "people", "woman": "women"}
 _PLACES = ("place", "location", "where")
-"""Nouns that a participle follows without an agent: ``place buried``."""
+"""Nouns before a participle that has no agent: ``place buried``."""
 _ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) name", re.IGNORECASE)
 """A predicate whose values are people: ``leader name``, not ``birth name``."""
 _HAS = re.compile(rf"has ((?:(?!(?:{'|'.join(PREPOSITIONS)})\b)\S+ ?)+)", re.IGNORECASE)
@@ -50,19 +50,19 @@ _MEASURE = re.compile(
     r"temperature|volume|weight|width)(?: above .+)?",
     re.IGNORECASE,
 )
-"""A predicate that is expressed with "has" if its value is a number: ``runway length``."""
+"""A predicate that takes "has" if its value is a number: ``runway length``."""
 _COUNT = re.compile(r"number of (?P<things>.+)|(?P<thing>.+) count", re.IGNORECASE)
 _IDENTIFIER = re.compile(r".+ (?:code|id|identifier|number)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 MONTH = f"(?:{'|'.join(map(str.capitalize, MONTHS))})"
 _DAY = re.compile(rf"\d{{1,2}} {MONTH},? \d{{4}}|{MONTH} \d{{1,2}},? \d{{4}}", re.IGNORECASE)
 ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|\w{3}[ai]ble|\w{2}[^\We]ed)", re.IGNORECASE)
-"""Predicates with truth values that may follow "is": ``family friendly``, ``wheelchair accessible``."""
+"""Predicates of truth values that are adjectives: ``family friendly``, ``wheelchair accessible``."""
 _YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
 def spoken(value: str) -> str:
-    """The wording of a value in sentences: ``30 May 1999`` for ``1999-05-30``, other values unchanged."""
+    """A value as written in sentences: ``30 May 1999`` for ``1999-05-30``, other values unchanged."""
     literal = entity_words(value)
     date = _DATE.fullmatch(literal)
     return f"{int(date[3])} {MONTHS[int(date[2]) - 1].capitalize()} {date[1]}" if date else literal
@@ -72,7 +72,7 @@ def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
     """Fills a template with a triple's subject and object; adjusts the articles before them.
 
     Args:
-        articles: as in a `Lexicon`. Before a name without an entry, the template stays as it is.
+        articles: as in a `Lexicon`; before a name without an entry, the template is not changed.
     """
     subject, value = entity_words(triple.subject), spoken(triple.object)
     for placeholder, name in (("{subject}", subject), ("{object}", value)):
@@ -104,7 +104,7 @@ def plural(noun: str) -> str:
 
 
 def one_full_stop(sentence: str) -> str:
-    """The sentence without a second full stop after an abbreviation."""
+    """The sentence with one full stop if it ends with two, since a value ends with an abbreviation."""
     return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
 
@@ -112,8 +112,7 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
     plural ``The awards of Ann are two medals.``, with a unit ``Ann has a height of 170 cm.`` for ``height (in cm)``.
 
-    If the predicate's words indicate no sentence pattern, the parts are listed: ``Oda: successor to: Ann.``, ``Oda: is
-    alive: false.``
+    If no sentence pattern fits the predicate, the parts are listed: ``Oda: successor to: Ann.``
 
     Args:
         articles: as in a `Lexicon`.

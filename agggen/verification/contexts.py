@@ -1,4 +1,4 @@
-"""Contexts of values: the words around a predicate's values in training texts, and values in other contexts."""
+"""Contexts of values: learns the words around each predicate's values, and detects values in wrong contexts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from agggen.verification.clauses import clause, spoken
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span
-from agggen.verification.record_words import shape
+from agggen.verification.record_words import value_type
 
 _NEIGHBOURS = 2
 _MIN_VALUES = 20
-"""Minimum number of a predicate's training values for its contexts to be used."""
+"""Contexts of a predicate are only used if it has at least this number of values in training texts."""
 _MISPLACED_MARGIN = 2.5
-"""A value is misplaced if another predicate gives its context a log-likelihood that is higher by more than this."""
+"""A value is misplaced if its context's log-likelihood is by more than this higher under another predicate."""
 _SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
-"""By `shape`: two values are swapped if the log-likelihood of the exchanged order is higher by more than this."""
+"""By `value_type`: two values are swapped if this increases the log-likelihood of their contexts by more than this."""
 
 
 def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
-    """The lexicon's ``contexts``, of values that occur once in a text; single counts only for L1."""
+    """The lexicon's ``contexts``, of values that occur once in a text; drops features with count 1, except L1."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         for triple, spans in text.matches():
-            if len(spans) == 1 and (at := text.indexed.words_in(*spans)):
-                counts[triple.predicate].update(_neighbours(text, at))
+            if len(spans) == 1 and (bounds := text.indexed.words_in(*spans)):
+                counts[triple.predicate].update(_neighbours(text, bounds))
     return {
         predicate: {feature: count for feature, count in features.items() if count > 1 or feature.startswith("L1 ")}
         | {"": sum(features.values())}
@@ -38,26 +38,29 @@ def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
 
 
 def misplaced(text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, initial: bool) -> tuple[Triple, ...]:
-    """The triples whose value occurs only in wrong contexts: contexts that fit another predicate with this value
-    better, ``unrelated_pairs``, or after a word that never precedes the predicate's values in training texts ("is a
-    1766 gas"). The words before the value in the triple's ``clause`` are a right context. Values at the start of a text
-    that does not begin a sentence (`initial`) are left out.
+    """The triples whose value occurs only in wrong contexts: contexts that are more probable for another predicate with
+    this value, ``unrelated_pairs``, and after a word that never precedes the predicate's values in training texts ("is
+    a 1766 gas"). The words before the value in the triple's ``clause`` are always a right context. Values that begin a
+    text that does not begin a sentence (not `initial`) are ignored.
     """
     contexts = lexicon.contexts
     result: list[Triple] = []
     for triple, spans in text.matches():
-        own = contexts.get(triple.predicate)
-        word_spans = [at for span, how in spans.items() if how != "phrase" and (at := text.indexed.words_in(span))]
-        if not own or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
+        own_contexts = contexts.get(triple.predicate)
+        plain_spans = [span for span, how in spans.items() if how != "phrase"]
+        word_spans = [bounds for span in plain_spans if (bounds := text.indexed.words_in(span))]
+        if not own_contexts or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
             continue
-        names = {*lexicon.shared.get(triple.object, ())} - {triple.predicate} if _has_enough_values(own) else ()
-        others = [contexts[name] for name in names if _has_enough_values(contexts.get(name, {}))]
+        predicates = {*lexicon.shared.get(triple.object, ())} if _has_enough_values(own_contexts) else set[str]()
+        other_contexts = [
+            contexts[name] for name in predicates - {triple.predicate} if _has_enough_values(contexts.get(name, {}))
+        ]
         unrelated = lexicon.unrelated_pairs.get(triple.predicate, ())
         if all(
-            _never_precedes(own, context[0], max_new_word_rate)
-            or any(_fits_better(other, own, context) > _MISPLACED_MARGIN for other in others)
-            or _following_pair(text, at) in unrelated
-            for at, context in ((at, [*_neighbours(text, at)]) for at in word_spans)
+            _never_precedes(own_contexts, context[0], max_new_word_rate)
+            or any(_log_likelihood_ratio(other, own_contexts, context) > _MISPLACED_MARGIN for other in other_contexts)
+            or _following_pair(text, bounds) in unrelated
+            for bounds, context in ((bounds, [*_neighbours(text, bounds)]) for bounds in word_spans)
         ):
             before, _, _ = clause(triple, lexicon.articles).rpartition(spoken(triple.object))
             if not any(text.indexed.text[:start].endswith(before) for start, _ in spans):
@@ -68,20 +71,20 @@ def misplaced(text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, ini
 def swapped(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tuple[tuple[str, str], ...]:
     """Pairs of predicates whose values fit each other's contexts better than their own, by `_SWAP_MARGIN`.
 
-    Values of the shape ``words`` are only compared if both predicates have enough contexts.
+    Values of type ``words`` are only compared if both predicates have enough training values.
     """
     located: list[tuple[Triple, Span]] = []
     for triple, spans in text.matches():
-        once = len(spans) == 1 and "phrase" not in spans.values() and triple.predicate in contexts
-        if once and (word_span := text.indexed.words_in(*spans)):
-            located.append((triple, word_span))
+        occurs_once = len(spans) == 1 and "phrase" not in spans.values() and triple.predicate in contexts
+        if occurs_once and (bounds := text.indexed.words_in(*spans)):
+            located.append((triple, bounds))
     pairs: list[tuple[str, str]] = []
     for (left, left_words), (right, right_words) in combinations(located, 2):
         if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
             continue
-        kind, left_counts, right_counts = shape(left.object), contexts[left.predicate], contexts[right.predicate]
-        few = not (_has_enough_values(left_counts) and _has_enough_values(right_counts))
-        if kind != shape(right.object) or (kind == "words" and few):
+        kind, left_counts, right_counts = value_type(left.object), contexts[left.predicate], contexts[right.predicate]
+        too_few = not (_has_enough_values(left_counts) and _has_enough_values(right_counts))
+        if kind != value_type(right.object) or (kind == "words" and too_few):
             continue
         left_context, right_context = list(_neighbours(text, left_words)), list(_neighbours(text, right_words))
         exchanged = _log_likelihood(left_counts, right_context) + _log_likelihood(right_counts, left_context)
@@ -91,15 +94,15 @@ def swapped(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tup
     return tuple(pairs)
 
 
-def _neighbours(text: MatchedText, at: Span) -> Iterator[str]:
-    """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
+def _neighbours(text: MatchedText, bounds: Span) -> Iterator[str]:
+    """Context features of the words with indices `bounds`, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
 
-    ``an`` counts as ``a``, since the value determines the article. Words of other values appear as ``*``, positions
-    before the sentence as ``^``, positions after the text as ``$``.
+    ``an`` counts as ``a``, since the value determines the article. Words of other values are ``*``, positions before
+    the sentence ``^``, positions after the text ``$``.
     """
-    tokens, values, before_sentence = text.words, text.explained, False
+    tokens, values, before_sentence = text.words, text.covered, False
     for distance in range(1, _NEIGHBOURS + 1):
-        left, right = at[0] - distance, at[1] - 1 + distance
+        left, right = bounds[0] - distance, bounds[1] - 1 + distance
         before_sentence = before_sentence or left < 0 or tokens[left + 1].initial
         yield f"L{distance} " + (
             "^" if before_sentence else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
@@ -107,10 +110,10 @@ def _neighbours(text: MatchedText, at: Span) -> Iterator[str]:
         yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
 
 
-def _following_pair(text: MatchedText, at: Span) -> str:
-    """A value of one word and the word after it in its sentence; empty for other values, or after a comma."""
-    pair = text.words[at[0] : at[0] + 2]
-    if at[1] > at[0] + 1 or len(pair) < 2 or pair[1].initial:
+def _following_pair(text: MatchedText, bounds: Span) -> str:
+    """A value of one word and the next word; empty for longer values, and before a comma or the end of the sentence."""
+    pair = text.words[bounds[0] : bounds[0] + 2]
+    if bounds[1] > bounds[0] + 1 or len(pair) < 2 or pair[1].initial:
         return ""
     return "" if "," in text.indexed.text[pair[0].end : pair[1].start] else f"{pair[0].form} {pair[1].form}"
 
@@ -120,9 +123,9 @@ def _has_enough_values(contexts: Mapping[str, int]) -> bool:
 
 
 def _never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
-    """Whether `left`, the first of a value's `_neighbours`, never precedes the predicate's values in training, although
-    the probability of an unseen word there is at most `max_new_word_rate`. By Good-Turing, this probability is the
-    fraction of training values whose left word occurs there once.
+    """Whether `left`, the first of a value's `_neighbours`, never precedes the predicate's values in training, and the
+    probability of an unseen word there is at most `max_new_word_rate`. The Good-Turing estimate of this probability is
+    the fraction of training values whose left neighbour occurs once.
     """
     if left in contexts or not _has_enough_values(contexts):
         return False
@@ -131,10 +134,10 @@ def _never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: f
     return singletons / occurrences <= max_new_word_rate
 
 
-def _fits_better(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
-    """The log-likelihood ratio of a value's context under the contexts of another predicate over its own.
+def _log_likelihood_ratio(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
+    """The log-likelihood ratio of a value's context under the contexts of another predicate to its own predicate.
 
-    Features that neither predicate has in training, and the borders of the text, are left out.
+    Features that neither predicate has in training, and ``^`` and ``$``, are ignored.
     """
     known = [name for name in features if (name in other or name in own) and name[-1] not in "^$"]
     return _log_likelihood(other, known) - _log_likelihood(own, known)

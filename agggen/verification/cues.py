@@ -1,7 +1,7 @@
 """Cue words: the words of a sentence that express a predicate, such as "born" for ``birthPlace``.
 
-IBM Model 1 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation") estimates which predicate of a
-sentence explains a word. So "language" is no cue of ``currency``, although both often occur in one sentence.
+IBM Model 1 (Brown et al. 1993) estimates which predicate of a sentence generated a word. So "language" is not a cue of
+``currency``, although both often occur in one sentence.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _ITERATIONS = 5
 _MIN_SENTENCES = 20
 """Minimum number of training sentences with a value of a predicate."""
 _MIN_SHARE = 0.95
-"""Of the texts with a value of a predicate, the minimum share that have it in a sentence with a cue."""
+"""Minimum share of the texts with a value of a predicate in which the value's sentence has a cue."""
 _MIN_COUNT = 1.5
 """Minimum expected count of a cue."""
 _MIN_RATIO = 3.0
-"""Minimum ratio of the rate at which a predicate explains a cue in its sentences to the cue's rate in all sentences."""
+"""Minimum ratio of the rate of a predicate's cue in its sentences to the rate of the word in all sentences."""
 
 _MIN_WORD_SENTENCES = 30
-"""Minimum number of training sentences with a word of ``predicates_of``."""
+"""Minimum number of training sentences that contain a word of ``predicates_of``."""
 _MAX_BASE_SHARE = 0.5
-"""Maximum share of all sentences that have a value of one of a word's predicates."""
+"""Maximum share of all sentences in which a predicate of a word of ``predicates_of`` has a value."""
 
 _Sentence = tuple[frozenset[str], tuple[str, ...]]
 """The possible cues of a sentence, and the predicates of its values."""
@@ -37,8 +37,8 @@ _Sentence = tuple[frozenset[str], tuple[str, ...]]
 def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The lexicon's ``cues`` and ``predicates_of``.
 
-    A predicate has cues only if nearly all training texts with its values have them in sentences with a cue. The cues
-    are the words of which the predicate explains the largest shares, as few as `_MIN_SHARE` requires.
+    The cues of a predicate are the words of which it generates the largest shares, as few as `_MIN_SHARE` requires; it
+    has none if no number of words suffices.
     """
     sentences = Counter[_Sentence]()
     for text in texts:
@@ -65,7 +65,7 @@ def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]]
 
 
 def _cues(texts: Sequence[MatchedText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``cues``, from each predicate's possible cues and their `shares` that the predicate explains."""
+    """The lexicon's ``cues``; `shares` has, by predicate and possible cue, the share of the cue that it generates."""
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
         largest_in_text: dict[int, float] = {}
@@ -90,8 +90,8 @@ def _predicates_of(
     expected: Mapping[str, Mapping[str, float]],
     shares: Mapping[str, Mapping[str, float]],
 ) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``predicates_of``: for each word, the predicates that explain it most often, as many as cover
-    `NEARLY_ALL` of its sentences, and all other predicates of which the word may be a cue.
+    """The lexicon's ``predicates_of``: for each word, the predicates that generate it most often, as many as cover
+    `NEARLY_ALL` of its sentences, and all predicates of which it may be a cue.
 
     Args:
         expected: see `_expected_counts`.
@@ -104,13 +104,13 @@ def _predicates_of(
                 with_word[word].append((predicates, count))
     total = sum(sentences.values())
     result: dict[str, tuple[str, ...]] = {}
-    for word, rest in sorted(with_word.items()):
-        explained = {name: own[word] for name, own in expected.items() if name and word in own}
+    for word, remaining in sorted(with_word.items()):
+        counts = {name: own[word] for name, own in expected.items() if name and word in own}
         chosen: set[str] = set()
-        for name in sorted(explained, key=lambda name: -explained[name])[:MAX_COVER]:
+        for name in sorted(counts, key=lambda name: -counts[name])[:MAX_COVER]:
             chosen.add(name)
-            rest = [(predicates, count) for predicates, count in rest if name not in predicates]
-            if sum(count for _, count in rest) <= (1 - NEARLY_ALL) * word_counts[word]:
+            remaining = [(predicates, count) for predicates, count in remaining if name not in predicates]
+            if sum(count for _, count in remaining) <= (1 - NEARLY_ALL) * word_counts[word]:
                 chosen |= {name for name, own in shares.items() if word in own}
                 base = sum(count for (_, predicates), count in sentences.items() if not chosen.isdisjoint(predicates))
                 if base <= _MAX_BASE_SHARE * total:
@@ -120,21 +120,21 @@ def _predicates_of(
 
 
 def unexpressed(text: MatchedText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
-    """The triples whose values occur only in sentences without a cue of their predicate."""
+    """The triples whose values occur, but only in sentences without a cue of their predicate."""
     triples = text.record.triples
     expressed: dict[int, bool] = {}
     for words, values in _sentences(text):
         for index in values:
-            own = cues.get(triples[index].predicate)
-            expressed[index] = expressed.get(index, False) or own is None or not words.isdisjoint(own)
+            own_cues = cues.get(triples[index].predicate)
+            expressed[index] = expressed.get(index, False) or own_cues is None or not words.isdisjoint(own_cues)
     return tuple(triples[index] for index, is_expressed in sorted(expressed.items()) if not is_expressed)
 
 
 def foreign_words(
     text: MatchedText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
 ) -> tuple[str, ...]:
-    """The words of `predicates_of` whose predicates are not in `predicates` and have no value in the sentence: "born"
-    in "Apollo 14 was born on the NASA".
+    """The words of `predicates_of` in sentences without a value of their predicates: "born" in "Apollo 14 was born on
+    the NASA". Words of `predicates` are left out.
     """
     return tuple(
         word
@@ -145,14 +145,14 @@ def foreign_words(
 
 
 def _expected_counts(sentences: Mapping[_Sentence, int], sizes: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """By predicate, which has `sizes` sentences: how often it explains each word, by expectation maximisation."""
+    """By predicate and word: in how many sentences the predicate generates the word, by expectation maximisation."""
     total = sum(sentences.values())
     rates: dict[str, dict[str, float]] = {}
     counts: dict[str, dict[str, float]] = {}
     for _ in range(_ITERATIONS):
         counts = defaultdict(lambda: defaultdict(float))
         for (words, predicates), count in sentences.items():
-            causes = ("", *predicates)  # "" explains words that belong to no predicate
+            causes = ("", *predicates)  # "" generates words that express no predicate
             for word in words:
                 shares = [rates[cause].get(word, 0.0) if rates else 1.0 for cause in causes]
                 for cause, share in zip(causes, shares, strict=True):
@@ -170,19 +170,19 @@ def _sentences(text: MatchedText) -> Iterator[tuple[set[str], Sequence[int]]]:
 
     Possible cues are words outside names and values that begin a sentence or are in lower case.
     """
-    names = [at for span in text.spans if (at := text.indexed.words_in(span))]
-    inner = {number for first, end in names for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"
+    name_bounds = [bounds for span in text.spans if (bounds := text.indexed.words_in(span))]
+    inner = {number for first, end in name_bounds for number in range(first + 1, end)}  # "Ulm" of "A.F.C. Ulm"
     starts = [
         number
         for number, word in enumerate(text.words)
         if word.initial and not word.raw[:1].islower() and number not in inner
     ]
-    first_words = [{at[0] for span in spans if (at := text.indexed.words_in(span))} for spans in text.values]
+    first_words = [{bounds[0] for span in spans if (bounds := text.indexed.words_in(span))} for spans in text.values]
     for start, end in pairwise(dict.fromkeys((0, *starts, len(text.words)))):
         words = {
             text.words[number].form
             for number in range(start, end)
-            if not text.explained[number]
+            if not text.covered[number]
             and text.words[number].kind == "word"
             and (text.words[number].initial or text.words[number].raw.islower())
         }

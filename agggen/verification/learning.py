@@ -12,36 +12,36 @@ from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
 from agggen.verification.contexts import learn_contexts
 from agggen.verification.cues import learn_cues
-from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, suspicious
+from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, is_restricted
 from agggen.verification.matched import MatchedText
-from agggen.verification.record_words import akin, claims, forms
+from agggen.verification.record_words import forms, is_related, uncovered_ngrams
 from agggen.verification.roles import learn_roles
 from agggen.verification.templates import learn_articles, learn_templates
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS
 from agggen.verification.variants import learn_booleans, learn_variants
 
 _MIN_STATEMENTS = 3
-"""Minimum number of different pairs of subject and value in texts with a wording of a predicate."""
+"""Minimum number of distinct (subject, value) pairs in texts with a wording of a predicate."""
 _MIN_LOWER_SHARE = 0.05
-"""Of an ordinary word's occurrences within sentences, the minimum share that begin with a small letter."""
+"""Minimum share of an ordinary word's occurrences inside sentences that begin with a small letter."""
 _VALUE_RATIO = 9
-"""Minimum ratio of the occurrences of a value word or pair within values to those outside."""
+"""Minimum ratio of a value word's (or value pair's) occurrences in values to its other occurrences."""
 _MIN_WORDING_SHARE = 0.01
-"""Minimum share of a predicate's texts that contain a wording of the predicate."""
+"""Minimum share of a predicate's texts that contain a wording of it."""
 _MIN_TRIPLES = 5
-"""Minimum number of a predicate's triples with a frequent value, and of occurrences of a value pair."""
+"""Minimum number of triples of a predicate with a frequent value; minimum number of occurrences of a value pair."""
 _MIN_IMPLYING_TEXTS = 30
-"""Minimum number of texts with a word or pair of words that implies a predicate."""
+"""Minimum number of texts with a word or word pair that implies a predicate."""
 _MAX_RATE_BESIDE_OTHERS = 0.1
-"""Maximum rate of a value in texts of another value of its predicate, as a multiple of the rate in its own texts."""
+"""Maximum ratio of an implying value's rate in texts with another value of its predicate to that in its own texts."""
 _MIN_ABSENT_RATIO = 3
-"""Minimum ratio of a value's rate in texts without its predicate to that in texts of another value."""
+"""Minimum ratio of an implying value's rate in texts without its predicate to that in texts with another value."""
 _MAX_BASE_RATIO = 2
-"""Maximum ratio of a value's share in the records of texts with an unrelated pair to its share in all records."""
+"""Maximum ratio of a value's share of the texts with an unrelated pair to its share of all texts."""
 _MAX_OPINION_SHARE = 0.25
-"""Maximum share of a predicate's texts with an opinion; more frequent opinions express the predicate."""
+"""Maximum share of a predicate's texts that contain an opinion; a more frequent one expresses the predicate."""
 _MAX_SHARE = 0.9
-"""Predicates in a larger share of all texts are left out, since nearly every word occurs in these texts."""
+"""Words cannot imply predicates of a larger share of the texts, since nearly all words co-occur with these."""
 
 
 def learn(records: Sequence[Record]) -> Lexicon:
@@ -81,7 +81,7 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """The second items of `pairs` by their first."""
+    """By first item of `pairs`: the second items."""
     groups: dict[str, list[str]] = defaultdict(list)
     for key, item in pairs:
         groups[key].append(item)
@@ -107,9 +107,9 @@ def _value_pairs(texts: Sequence[MatchedText], frequent: Iterable[str]) -> dict[
     """The lexicon's ``value_pairs``, of frequent values of one word."""
     counts = {value: (Counter[str](), Counter[str]()) for value in frequent}
     for text in texts:
-        for index, (word, explained) in enumerate(zip(text.words, text.explained, strict=True)):
+        for index, (word, covered) in enumerate(zip(text.words, text.covered, strict=True)):
             if word.form in counts:
-                counts[word.form][explained].update(content_pairs(text.words, index))
+                counts[word.form][covered].update(content_pairs(text.words, index))
     return _grouped(
         (value, pair)
         for value, (elsewhere, as_value) in sorted(counts.items())
@@ -121,17 +121,17 @@ def _value_pairs(texts: Sequence[MatchedText], frequent: Iterable[str]) -> dict[
 def _unrelated_pairs(
     texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """The lexicon's ``unrelated_pairs``, each with its predicate: pairs of a frequent value of one word and the word
-    after it that imply another predicate.
+    """Yields (predicate, pair) for the lexicon's ``unrelated_pairs``: a frequent value of one word and the next word,
+    which imply another predicate.
     """
     with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     with_both = Counter[tuple[str, tuple[str, str]]]()
     for text in texts:
-        own = {(triple.predicate, triple.object) for triple in text.record.triples}
-        with_value.update(own)
+        values = {(triple.predicate, triple.object) for triple in text.record.triples}
+        with_value.update(values)
         pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent and not b.initial}
         with_pair.update(pairs)
-        with_both.update((predicate, pair) for predicate, value in own for pair in pairs if pair[0] == value)
+        with_both.update((predicate, pair) for predicate, value in values for pair in pairs if pair[0] == value)
     for pair, count in sorted(with_pair.items()):
         value, following = pair
         implied = implies.get(f"{value} {following}") or implies.get(following)
@@ -147,10 +147,10 @@ def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset
     from_values, elsewhere = Counter[str](), Counter[str]()
     openers: set[str] = set()
     for text in texts:
-        for word, explained in zip(text.words, text.explained, strict=True):
+        for word, covered in zip(text.words, text.covered, strict=True):
             if word.kind != "word":
                 continue
-            if explained:
+            if covered:
                 from_values[word.form] += 1
                 continue
             elsewhere[word.form] += 1
@@ -170,8 +170,8 @@ def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset
 
 
 def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
-    """By predicate: names, numbers and value words that occur with several of its subjects and values, but are neither
-    part of its values nor allowed by the records of these texts.
+    """The lexicon's ``wordings``: by predicate, restricted words that occur with several of its subjects and values but
+    are neither part of its values nor licensed by the records.
 
     Args:
         lexicon: the other parts of the lexicon.
@@ -184,8 +184,8 @@ def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple
         allowed = checker.allowed(text.record.triples)
         invented = {
             word.form
-            for word in text.unexplained
-            if suspicious(word, lexicon.value_words, lexicon.lower) and not any(akin(word, form) for form in allowed)
+            for word in text.uncovered
+            if is_restricted(word, lexicon.value_words, lexicon.lower) and not any(is_related(word, f) for f in allowed)
         }
         text_counts.update(invented)
         for triple in text.record.triples:
@@ -205,21 +205,21 @@ def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple
 
 def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
     """The lexicon's ``implies`` for ordinary words (in `lower`, not in `value_words`), and for pairs of words in
-    `lower` of which neither implies a predicate alone.
+    `lower` neither of which implies a predicate.
     """
     word_counts, predicate_counts = Counter[str](), Counter[str]()
-    together: dict[str, Counter[str]] = defaultdict(Counter)
+    cooccurrences: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         predicate_counts.update(predicates)
-        for form, claim in dict(claims(text.words, text.explained)).items():
+        for form, claim in dict(uncovered_ngrams(text.words, text.covered)).items():
             if all(word.form in lower and word.form not in FUNCTION_WORDS for word in claim) and (
                 len(claim) == 2 or (len(form) > 2 and form not in value_words)
             ):
                 word_counts[form] += 1
-                together[form].update(predicates)
+                cooccurrences[form].update(predicates)
     implied: dict[str, str] = {}
-    for form, counts in sorted(together.items()):
+    for form, counts in sorted(cooccurrences.items()):
         rare = [name for name in counts if predicate_counts[name] <= _MAX_SHARE * len(texts)]
         name = min(rare, key=lambda name: (-counts[name], name), default="")
         if word_counts[form] >= _MIN_IMPLYING_TEXTS and counts[name] >= NEARLY_ALL * word_counts[form]:
@@ -230,8 +230,8 @@ def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: 
 def _implying_values(
     texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
-    """By frequent value of one word and one predicate, except `value_words`: its predicate, if texts often contain the
-    value although the record lacks the predicate, but seldom if the record has another value: "restaurant" in E2E.
+    """By value that implies its predicate: the predicate. Texts of records without the predicate often contain it, but
+    not texts with another value of the predicate: "restaurant" in E2E. Excludes `value_words`.
     """
     predicate_of = {
         value: names[0] for value, names in frequent.items() if len(names) == 1 and value not in value_words
@@ -256,12 +256,12 @@ def _implying_values(
 
 
 def _opinions(texts: Sequence[MatchedText]) -> list[str]:
-    """The words of `OPINIONS` that express no predicate, since they are rare in the texts of every predicate."""
+    """The words of `OPINIONS` that are rare in the texts of every predicate, so that they express none."""
     with_predicate, with_opinion = Counter[str](), Counter[tuple[str, str]]()
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         with_predicate.update(predicates)
-        outside = {word.form for word in text.unexplained}
+        outside = {word.form for word in text.uncovered}
         with_opinion.update((word, predicate) for word in outside & OPINIONS for predicate in predicates)
     expressive = {
         word

@@ -3,19 +3,17 @@
 A triple is mentioned if the text contains at least 60 % of the words of its object, in any order; an incomplete value
 may pass. ``agggen.verification.check`` is the strict check.
 
-Text and object are normalised like the aligner's words (accents, case, camelCase, underscores, thousands separators,
-dates, stems), and further: number words up to twenty, numbers split from units (``18g``), trailing zeros (75.30),
-initials with and without dots, codes (``C-130``), and compounds with and without a hyphen. Remarks in brackets (``75.3
-(square kilometres)``), a unit after a number, and generic heads (``English_language``) are optional; words after a
-comma (``Glen_Ridge,_New_Jersey``) have half weight. An acronym may replace a name of three or more words (``MIT``).
+Words are normalised as by the aligner (accents, case, camelCase, underscores, thousands separators, dates, stems), and
+further: number words up to twenty, numbers split from units (``18g``), trailing zeros (75.30), initials with or without
+dots, codes (``C-130``), compounds with or without a hyphen. Remarks in brackets (``75.3 (square kilometres)``), a unit
+after a number, and generic heads (``English_language``) are optional; words after a comma (``Glen_Ridge,_New_Jersey``)
+have half weight. An acronym may replace a name of three or more words (``MIT``).
 
-Texts paraphrase values of E2E's slots ("kid friendly"). Values with phrases in ``agggen.verification.e2e`` match by
-these phrases, in the plain reading.
+Values of E2E's slots, which texts paraphrase ("kid friendly"), match by the phrases of ``agggen.verification.e2e``.
 
-Of the triples of WebNLG's, E2E's and cleaned E2E's development sets, 97.2 %, 90.9 % and 99.2 % are mentioned in the
-references; with another object of the predicate in its place (of other words, not in the record), 1.3 %, 7.6 % and
-6.3 %. With the aligner's words only: 95.5 %, 85.3 %, 93.8 % and 1.4 %, 17.6 %, 15.9 %. By the annotation of the cleaned
-corpus, E2E's references omit 7 % of the slots. Most mentioned replacements in E2E are synonyms (low, 1 out of 5).
+Mentioned triples in references of the development sets of WebNLG, E2E and cleaned E2E: 97.2, 90.9 and 99.2 %; if the
+object is replaced by another one: 1.3, 7.6 and 6.3 %, most of E2E's by synonyms (low, 1 out of 5). By the aligner's
+words only: 95.5, 85.3 and 93.8 %; 1.4, 17.6 and 15.9 %. E2E's references omit 7 % of the slots.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ from functools import lru_cache
 
 from agggen.alignment import words
 from agggen.records import Record, Triple
-from agggen.verification.e2e import known, says, slot_of
+from agggen.verification.e2e import expresses, has_patterns, slot_of
 from agggen.verification.normal import SMALL_NUMBERS, fold
 
 THRESHOLD = 0.6
-"""The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers above are 96.5 and 0.7 %."""
+"""The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers are 96.5 and 0.7 %."""
 
 _REMARK = re.compile(r"\s*\([^)]*\)")  # optional: "Bolt (comicsCharacter)", "75.3 (square kilometres)"
 _NUMBER_WORDS = {word: str(number) for number, word in enumerate((*SMALL_NUMBERS[13:], "twenty"), start=13)}
@@ -51,7 +49,7 @@ _GENERIC_HEADS = frozenset(words("language people"))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether and why a text counts as mentioning a triple."""
+    """Whether a text mentions a triple, and the reason."""
 
     triple: Triple
     mentioned: bool
@@ -72,16 +70,16 @@ class Mentions:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a text must contain to mention an object."""
+    """The words of an object that a text must contain to mention it."""
 
     weights: dict[str, float]
     """Weight of each word in the aligner's normal form; empty if the object has none."""
     literal: str
     """The object without remarks."""
     acronym: str | None
-    """Accepted instead of the object: MIT. None for fewer than three capitalised words."""
+    """Accepted in place of the object: MIT. None for fewer than three capitalised words."""
     final_letter: re.Pattern[str] | None
-    """Matches the last two words if the last is a single letter, which the aligner drops: Serie A. None otherwise."""
+    """Matches the last two words if the last is a single letter, which the aligner ignores: Serie A. None otherwise."""
 
 
 def verify(record: Record, text: str) -> Mentions:
@@ -90,14 +88,14 @@ def verify(record: Record, text: str) -> Mentions:
 
 
 def _check(triple: Triple, text: str) -> Check:
-    """The check of one triple: at least 60 % of the words of its object occur, or an E2E phrase for the object.
+    """The check of one triple by the words of its object, or by the E2E phrases for the object.
 
-    Texts never contain the values "yes" and "no"; instead, the words of the predicate must occur. Whether the text
-    affirms or denies the predicate is checked for E2E's familyFriendly only.
+    For the values "yes" and "no", the words of the predicate must occur; only for E2E's familyFriendly, it is checked
+    whether the text affirms or denies the predicate.
     """
     slot = slot_of(triple.predicate)
-    if slot is not None and known(slot, triple.object):
-        mentioned = says(text, slot, triple.object)
+    if slot is not None and has_patterns(slot, triple.object):
+        mentioned = expresses(text, slot, triple.object)
         return Check(triple, mentioned, f"{'a' if mentioned else 'no'} phrase for {slot} {triple.object!r}")
     target = _target(triple.object)
     weights = target.weights
@@ -141,10 +139,10 @@ def _target(value: str) -> _Target:
     literal = _REMARK.sub("", value).strip().strip('"') or value
     normal = re.sub(r"(?<=\d),(?=\d{3}\b)", "", _UNIT.sub("", _normal(literal)))
     head, _, qualifier = normal.partition(",")
-    names = words(head)
-    weights = dict.fromkeys(names, 1.0)
-    if len(weights) > 1 and names[-1] in _GENERIC_HEADS:
-        del weights[names[-1]]
+    head_words = words(head)
+    weights = dict.fromkeys(head_words, 1.0)
+    if len(weights) > 1 and head_words[-1] in _GENERIC_HEADS:
+        del weights[head_words[-1]]
     for word in words(qualifier):
         weights.setdefault(word, 1.0 if word.isdigit() else 0.5)
     capitals = "".join(word[0] for word in re.findall(r"\w+", head) if word[0].isupper())

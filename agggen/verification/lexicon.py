@@ -1,8 +1,7 @@
 """The lexicon of the strict check: wordings of values, words and contexts of predicates, and ordinary words.
 
-It is learned from the training split only (``agggen.verification.learning``) and saved as JSON in the bundle. A user
-may add wordings of values (`read_wordings`) and sentences for predicates (`read_templates`,
-``agggen.verification.templates.learn_phrases``).
+It is learned from the training split (``agggen.verification.learning``) and saved as JSON in the bundle. Users can add
+wordings of values (`read_wordings`) and templates (`read_templates`, ``agggen.verification.templates.learn_phrases``).
 """
 
 from __future__ import annotations
@@ -29,51 +28,51 @@ _PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")
 """A name, a year or a date."""
 _Wordings = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
 NEARLY_ALL = 0.985
-"""Minimum share of the occurrences of words in training texts for which a learned rule about these words must hold."""
+"""Minimum share of the occurrences of words in training texts for which a learned rule about them is true."""
 MAX_COVER = 10
-"""Maximum number of predicates of a word, or of roles of the names after it, that are needed for `NEARLY_ALL`."""
+"""Maximum number of predicates of a word, or of roles of names after it, that together cover `NEARLY_ALL`."""
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Wordings learned from training texts. With the empty lexicon, values match by rule only."""
+    """What the strict check has learned from training texts. With the empty lexicon, values match by rule only."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Wordings by value: ``{"United_States": ("American", ...)}``."""
     booleans: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """For predicates whose values are truth values: phrases by predicate and value."""
+    """By predicate of truth values and value: phrases."""
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names, numbers and value words (normal forms) that express the predicate itself, independent of the value."""
+    """By predicate: names, numbers and value words (normal forms) that express it, independent of its value."""
     templates: Mapping[str, str] = field(default_factory=dict)
-    """The most frequent sentence for a single triple of a predicate, with ``{subject}`` and ``{object}``."""
+    """By predicate: the most frequent sentence for one triple, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By predicate: counts of the words around its values, ``{"L1 period": 40}``; their sum has the key ``""``."""
+    """By predicate: counts of the words around its values, ``{"L1 period": 40}``, and their sum, with key ``""``."""
     value_words: frozenset[str] = frozenset()
-    """Normal forms that occur almost only within values."""
+    """Normal forms that occur almost only in values."""
     lower: frozenset[str] = frozenset()
-    """Normal forms of ordinary words, which within sentences often begin with a small letter."""
+    """Normal forms of ordinary words, which often begin with a small letter inside sentences."""
     phrases: Mapping[str, str] = field(default_factory=dict)
-    """Sentences like `templates`, from another corpus, for predicates unknown from training, by `phrase_key`."""
+    """By `phrase_key`: templates of another corpus, for predicates unknown from training."""
     articles: Mapping[str, float] = field(default_factory=dict)
-    """The share of a name's mentions that have "the" before it: ``{"United States": 0.96, "Belgium": 0.0}``."""
+    """By name: the share of its mentions after "the": ``{"United States": 0.96, "Belgium": 0.0}``."""
     value_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By value of one word in lower case: the pairs of the value and an adjacent word that occur almost only in texts
-    whose record has the value: ``{"high": ("high customer", "high priced")}``."""
+    """By value of one lower-case word: its pairs with an adjacent word that occur almost only in texts of records with
+    the value: ``{"high": ("high customer", "high priced")}``."""
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By number or value in lower case: its predicates, if several: ``{"high": ("price", "rating")}``."""
+    """By number or lower-case value of several predicates: these predicates: ``{"high": ("price", "rating")}``."""
     unrelated_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By predicate: pairs of a value (one word in lower case) and the word after it that express another predicate:
+    """By predicate: pairs of a value (one lower-case word) and the next word that express another predicate:
     ``{"customerRating": ("low price", ...)}``."""
     implies: Mapping[str, str] = field(default_factory=dict)
-    """By word or pair of words (normal forms): the predicate that a record must have if a text contains it:
-    ``{"star": "customerRating", "main ingredients": "mainIngredients"}``; or the word itself, if a triple must contain
-    the word: ``{"restaurant": "restaurant", "popular": "popular"}``."""
+    """By word or word pair (normal forms) of a text: the predicate that the record must have: ``{"star":
+    "customerRating", "main ingredients": "mainIngredients"}``; or the word itself, if a triple must contain it:
+    ``{"restaurant": "restaurant", "popular": "popular"}``."""
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: nearly every sentence with its value has one of these words: ``{"birthPlace": ("born", ...)}``."""
     predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By word: nearly every sentence with it has a value of these predicates: ``{"born": ("birthPlace", ...)}``."""
+    """By word: nearly every sentence with it has a value of one of these predicates: ``{"born": ("birthPlace",)}``."""
     roles_after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By 1 to 3 words: the roles of nearly all names after them: ``{"leader of": ("subject of leaderName",)}``."""
 
@@ -108,9 +107,9 @@ class Lexicon:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
 
     def template(self, predicate: str, value: str = "") -> str | None:
-        """The sentence for a single triple of the predicate, from `templates`, `common_phrases` or `phrases`.
+        """The template of a predicate, from `templates`, `common_phrases` or `phrases`; None if there is none.
 
-        A common phrase such as "is located in" is not used for a value that is neither a place nor a time ("online").
+        Common phrases that end with "in" are only used for places and times, not for values such as "online".
         """
         key = phrase_key(predicate)
         common = common_phrases().get(key, "")
@@ -119,7 +118,7 @@ class Lexicon:
         return self.templates.get(predicate) or common or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
-        """The union of both lexicons; sentences of this lexicon take precedence, and the larger of two counts is kept.
+        """The union of both lexicons, with this lexicon's templates and articles, and the larger of two counts.
 
         A word that is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
@@ -232,10 +231,8 @@ def read_templates(path: Path) -> dict[str, str]:
 
 @cache
 def common_phrases() -> dict[str, str]:
-    """By `phrase_key`: sentences for predicates that many schemas have, such as schema.org and Wikidata.
-
-    They replace the plain clauses of predicates unknown from training. Each sentence suits any subject: `country` has
-    none, since a dish comes from a country but a city lies in a country.
+    """By `phrase_key`: templates for common predicates of schemas such as schema.org and Wikidata, if unknown from
+    training. Each is right for any subject: `country` has none, since a dish comes from, but a city lies in a country.
     """
     sentences = read_templates(Path(__file__).with_name("common_phrases.tsv"))
     return {phrase_key(predicate): sentence for predicate, sentence in sentences.items()}
@@ -246,8 +243,8 @@ def phrase_key(predicate: str) -> str:
     return " ".join(sorted(predicate_words(predicate).lower().split()))
 
 
-def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -> bool:
-    """Whether a word needs a triple that allows it: a number, a name, or a word that occurs almost only in values."""
+def is_restricted(word: Word, value_words: frozenset[str], lower: frozenset[str]) -> bool:
+    """Whether a triple must license a word: a number, a name, or a word that occurs almost only in values."""
     if word.kind in ("number", "date", "ordinal"):
         return not word.spelled
     if word.kind != "word" or word.optional:
@@ -261,7 +258,7 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
 
 
 def content_pairs(tokens: Sequence[Word], index: int) -> Iterator[str]:
-    """The pairs of a word and an adjacent content word of its sentence, as normal forms in text order."""
+    """The pairs of the word at `index` and an adjacent content word of its sentence, as normal forms in text order."""
     if index and not tokens[index].initial and tokens[index - 1].form not in FUNCTION_WORDS:
         yield f"{tokens[index - 1].form} {tokens[index].form}"
     if index + 1 < len(tokens) and not tokens[index + 1].initial and tokens[index + 1].form not in FUNCTION_WORDS:

@@ -1,4 +1,4 @@
-"""Texts with the matches of their records' values and names."""
+"""Matches of a record's values and names in a text."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from agggen.verification.normal import Span, Word
 from agggen.verification.values import MatchKind, TextIndex, value_wordings
 
 Matches = Mapping[Span, MatchKind]
-"""The spans of a text that mention a value, each with the kind of its wording."""
+"""By span of a text that mentions a value: the kind of wording."""
 
 
 @dataclass(frozen=True)
 class MatchedText:
-    """A text with the matches of values and names."""
+    """A text with the matches of its record's values and names."""
 
     record: Record
     triples: Sequence[Triple]
     """The triples of `record` that the text must express."""
     indexed: TextIndex
     values: Sequence[Matches]
-    """The matches of each triple's value."""
+    """The matches of the value of each of `triples`."""
     subjects: Mapping[str, Collection[Span]]
-    """The spans that name each triple's subject."""
+    """The spans that name each subject of `triples`."""
 
     @classmethod
     def by_rule(cls, record: Record, text: str) -> MatchedText:
-        """The matches of all values and subjects in wordings by rule."""
+        """Matches all values and subjects of `record` by rule."""
         indexed = TextIndex(text)
 
         def find(name: str) -> Matches:
@@ -42,7 +42,7 @@ class MatchedText:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        return self.indexed.whole.words
+        return self.indexed.dates_joined.words
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -50,15 +50,15 @@ class MatchedText:
         return [*chain(*self.values), *chain(*self.subjects.values())]
 
     @cached_property
-    def explained(self) -> list[bool]:
+    def covered(self) -> list[bool]:
         """Whether each word is part of a value or of a subject's name."""
         return self.indexed.covered(self.spans)
 
     @cached_property
-    def unexplained(self) -> list[Word]:
-        """The words outside values and subjects."""
-        return [word for word, explained in zip(self.words, self.explained, strict=True) if not explained]
+    def uncovered(self) -> list[Word]:
+        """The words that are not covered."""
+        return [word for word, covered in zip(self.words, self.covered, strict=True) if not covered]
 
     def matches(self) -> Iterator[tuple[Triple, Matches]]:
-        """The triples with the matches of their values."""
+        """Yields (triple, matches of its value)."""
         return zip(self.triples, self.values, strict=True)

@@ -1,11 +1,10 @@
 """Tokenisation and normalisation of texts and values: words, numbers, dates and units with their character offsets.
 
-Normal forms have no accents and no case; hyphens and punctuation separate words. Numbers are compared by value
-(``1,234.50`` and ``1234.5``, ``five`` and ``5``, ``5.3 million``), with their sign (``-5``, ``minus 5``). Numbers are
-split from their units (``18g``); units and dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and
-``1999-05-30``). Sequences of words are compared as one string of letters that must begin and end at word boundaries, so
-that ``A.C. Milan`` equals ``AC Milan`` and ``bi-monthly`` equals ``bimonthly``. Articles and the possessive ``'s`` are
-optional in value and text.
+Normal forms have no accents and no case; hyphens and punctuation separate words. Numbers are compared by signed value
+(``1,234.50`` and ``1234.5``, ``minus five`` and ``-5``, ``5.3 million``) and split from units (``18g``). Units and
+dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and ``1999-05-30``). Sequences of words are compared as
+strings of letters that begin and end at word boundaries, so that ``A.C. Milan`` equals ``AC Milan`` and ``bi-monthly``
+equals ``bimonthly``. Articles and the possessive ``'s`` are optional in value and text.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ Span = tuple[int, int]
 
 
 def word_list(text: str) -> tuple[str, ...]:
-    """The words of a string that are separated by spaces."""
+    """The space-separated words of a string, in order."""
     return tuple(text.split())
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a string that are separated by spaces."""
+    """The space-separated words of a string, as a set."""
     return frozenset(text.split())
 
 
@@ -94,14 +93,14 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r"\s*(?P<word>[^\W\d_]+)(?=[\s.,;:!?)]|$)")
-"""Fast path for ordinary words; the words in ``_NOT_PLAIN`` must be matched by ``_TOKEN``."""
+"""A fast path for ordinary words, except those in ``_NOT_PLAIN``, which only ``_TOKEN`` handles."""
 _NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
 _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
 _OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
 
 
 def containing(span: Span, spans: Iterable[Span]) -> list[Span]:
-    """Those of `spans` that contain `span` and are longer."""
+    """The members of `spans` that contain `span` and are longer."""
     return [outer for outer in spans if outer[0] <= span[0] and span[1] <= outer[1] and outer != span]
 
 
@@ -117,14 +116,14 @@ class Word(NamedTuple):
     """The normal form, which is compared."""
     start: int
     end: int
-    """The word is the characters ``[start, end)`` of the text."""
+    """Character offsets of the word, ``[start, end)``."""
     raw: str
     """The surface form."""
     kind: Kind
     initial: bool
     """Whether the word begins a sentence."""
     optional: Literal["", "article", "possessive"] = ""
-    """Why the word may be omitted from the comparison; empty if it may not."""
+    """The reason why comparisons may omit the word; empty if they may not."""
 
     @property
     def spelled(self) -> bool:
@@ -152,7 +151,7 @@ def _spelled(text: str) -> str:
 
 
 def _digits(value: Decimal) -> str:
-    """All digits of a number, without an exponent and without trailing zeros of its fraction."""
+    """A number in decimal notation, without exponent and trailing zeros of the fraction."""
     if not value:
         return "0"
     plain = f"{value:f}"
@@ -180,11 +179,11 @@ _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
     "percent": ("unit", str),
     "sign": ("word", {"+": "plus", "#": "sharp"}.__getitem__),
 }
-"""Kind and normal form of the other expressions of ``_TOKEN``."""
+"""The kind of word and the normal form of the other groups of ``_TOKEN``."""
 
 
 def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
-    """The words of `text`, not yet joined by `_with_multipliers_and_units`; arguments as in `words`."""
+    """The words of `text` before `_with_multipliers_and_units`; arguments as in `words`."""
     text = text.translate(_SUBSCRIPTS)
     position = 0
     while True:
@@ -196,8 +195,8 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
         kind = match.lastgroup or ""
         (start, end), raw = match.span(kind), match[kind]
         begins = initial and start < 4 and bool(_OPENING.match(text[:start]))
-        within = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # fast path: mid-sentence
-        begins = begins or (start > 1 and not within and bool(_SENTENCE_END.search(text[max(0, start - 8) : start])))
+        mid_sentence = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # fast path
+        begins |= start > 1 and not mid_sentence and bool(_SENTENCE_END.search(text[max(0, start - 8) : start]))
         position = end
         if kind in _DATE_PARTS:
             parts = (part for part in match.groups() if part is not None and part != raw)
@@ -207,10 +206,17 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                 continue
             if kind == "dotted":
                 for part in re.finditer(r"\d+", raw):
-                    at, to = start + part.start(), start + part.end()
-                    yield Word(_number(part.group()), at, to, part.group(), "number", begins and at == start)
+                    part_start, part_end = start + part.start(), start + part.end()
+                    yield Word(
+                        _number(part.group()),
+                        part_start,
+                        part_end,
+                        part.group(),
+                        "number",
+                        begins and part_start == start,
+                    )
                 continue
-            # a date as separate words: yield its first number or word and continue after it
+            # split the date: yield its first number or word, and continue after it
             first = re.compile(r"(\d+)(?:st|nd|rd|th)?|[^\W\d_]+").match(text, start)
             assert first is not None
             position, raw = first.end(), first[0]
@@ -222,7 +228,7 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
             word_kind, normal_form = _FORMS[kind]
             yield Word(normal_form(raw), start, end, raw, word_kind, begins)
         else:
-            form = fold(raw) or raw  # a sound mark of half-width katakana is a letter, but folds to nothing
+            form = fold(raw) or raw  # a half-width katakana sound mark is a letter that folds to nothing
             if form in _ORDINAL_WORDS:
                 yield Word(f"{_ORDINAL_WORDS[form]}th", start, end, raw, "ordinal", begins)
             else:
@@ -273,13 +279,13 @@ def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ..
 
     Args:
         initial: whether the text begins a sentence.
-        dates: whether a date is one word; otherwise day, month and year are separate words.
+        dates: whether a date is one word; otherwise, its day, month and year are separate words.
     """
     return tuple(_with_multipliers_and_units(list(_single_words(text, initial, dates))))
 
 
 OMITTED: tuple[frozenset[str], ...] = (frozenset(), frozenset(("article",)), frozenset(("article", "possessive")))
-"""The sets of optional words that a comparison omits, both from the value and from the text."""
+"""The kinds of optional words that successive comparisons omit from both value and text."""
 
 
 def letters(tokens: tuple[Word, ...], omission: int) -> str:
@@ -288,17 +294,17 @@ def letters(tokens: tuple[Word, ...], omission: int) -> str:
 
 
 def _letters(word: Word) -> str:
-    """The form of a word; numbers, dates and other kinds in angle brackets, so that 1 2 does not equal 12."""
+    """The form of a word; other kinds are in angle brackets, so that the numbers 1 2 do not equal 12."""
     return word.form if word.kind == "word" else f"<{word.form}>"
 
 
 class LetterIndex:
-    """The words of a text, in which strings of `letters` are searched for."""
+    """Finds strings of `letters` in the words of a text."""
 
     def __init__(self, tokens: tuple[Word, ...]) -> None:
         self.words = tokens
         self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
-        """For each set of ``OMITTED``: the letters, and the words by start offset and by end offset in the letters."""
+        """For each set of ``OMITTED``: the letters, and word indices by start and by end offset in these letters."""
         optional = {word.optional for word in tokens}
         for omission, omitted in enumerate(OMITTED):
             if omission and optional.isdisjoint(omitted - OMITTED[omission - 1]):

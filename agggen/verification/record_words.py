@@ -1,4 +1,4 @@
-"""Properties of a record's words: names, normal forms and value types, and the words derived from them."""
+"""Properties of a record's words: names, normal forms, value types, and related words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names(record: Record) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1 << 14)
-def doubled(name: str) -> frozenset[tuple[str, str]]:
+def repeated_word_pairs(name: str) -> frozenset[tuple[str, str]]:
     """Pairs of equal adjacent words in a name (``Duran Duran``)."""
     forms = [word.form for word in words(entity_words(name))]
     return frozenset(pair for pair in pairwise(forms) if pair[0] == pair[1])
@@ -32,13 +32,13 @@ def doubled(name: str) -> frozenset[tuple[str, str]]:
 
 @lru_cache(maxsize=1 << 14)
 def small_number(value: str) -> bool:
-    """Whether the value is one number below 1000."""
+    """Whether the value is a single number below 1000."""
     tokens = words(entity_words(value))
     return len(tokens) == 1 and tokens[0].kind == "number" and abs(float(tokens[0].form)) < 1000
 
 
 @lru_cache(maxsize=1 << 14)
-def shape(value: str) -> str:
+def value_type(value: str) -> str:
     """The type of a value: ``number`` (with or without a unit), ``date`` or ``words``."""
     tokens = words(entity_words(value))
     kinds = {word.kind for word in tokens}
@@ -48,7 +48,7 @@ def shape(value: str) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def capitals(name: str) -> frozenset[str]:
+def capitalised_forms(name: str) -> frozenset[str]:
     """The normal forms of a name's capitalised words."""
     return frozenset(word.form for word in words(entity_words(name)) if word.kind == "word" and word.raw[:1].isupper())
 
@@ -73,8 +73,8 @@ def forms(text: str) -> frozenset[str]:
     return frozenset(forms | {_singular(form) for form in forms})
 
 
-def akin(word: Word, form: str) -> bool:
-    """Whether a word is related to a form: ``Italian`` to Italy, the typo ``Adofo`` to Adolfo, a date to its year."""
+def is_related(word: Word, form: str) -> bool:
+    """Whether a word may refer to a form: ``Italian`` to Italy, the typo ``Adofo`` to Adolfo, a date to its year."""
     if word.form == form or word.kind in ("number", "ordinal") or form[:1].isdigit():
         return word.form == form
     if word.kind == "date":
@@ -85,32 +85,31 @@ def akin(word: Word, form: str) -> bool:
 
 
 def unsupported(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -> tuple[str, ...]:
-    """Words and pairs of words that need a predicate ("five star") or a word ("popular") that the record lacks.
+    """Words and word pairs that imply a predicate ("five star") or a word ("popular") that the record lacks.
 
-    Empty for a record with a predicate unknown from training, since any word may express that predicate.
+    Empty if a predicate of the record is unknown from training, since any word may express it.
 
     Args:
-        lexicon: learned from the training texts.
-        allowed: the normal forms that the record's triples allow.
+        allowed: the normal forms that the record's triples license.
     """
     predicates = {triple.predicate for triple in text.record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
-    # phrases for truth values do not explain their words: "a friendly restaurant" needs a type, too
+    # words in phrases for truth values may need other predicates: "a friendly restaurant" implies an eatType
     phrases = {span for spans in text.values for span, how in spans.items() if how == "phrase"}
-    explained = text.indexed.covered(span for span in text.spans if span not in phrases)
+    covered = text.indexed.covered(span for span in text.spans if span not in phrases)
     faults = (
         " ".join(word.raw for word in claim)
-        for form, claim in claims(text.words, explained)
+        for form, claim in uncovered_ngrams(text.words, covered)
         if lexicon.implies.get(form, "") not in {"", *predicates}
-        and not all(any(akin(word, form) for form in allowed) for word in claim)
+        and not all(any(is_related(word, form) for form in allowed) for word in claim)
     )
     return tuple(dict.fromkeys(faults))
 
 
-def claims(tokens: Sequence[Word], explained: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:
-    """The words outside values and names, and adjacent pairs of them, each with its normal form ("main dish")."""
-    outside = [None if covered else word for word, covered in zip(tokens, explained, strict=True)]
+def uncovered_ngrams(tokens: Sequence[Word], covered: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    """The words outside values and names, and adjacent pairs of such words, with their normal form ("main dish")."""
+    outside = [None if covered else word for word, covered in zip(tokens, covered, strict=True)]
     for word, following in zip_longest(outside, outside[1:]):
         if word:
             yield word.form, (word,)
@@ -119,7 +118,7 @@ def claims(tokens: Sequence[Word], explained: Sequence[bool]) -> Iterator[tuple[
 
 
 def derived(form: str, base: str) -> bool:
-    """Whether a normal form has the shape of an adjective or plural of `base`: ``italian`` of ``italy``."""
+    """Whether a normal form looks like an adjective or plural of `base`: ``italian`` of ``italy``."""
     return len(base) > 3 and form[:4] == base[:4] and form.endswith(_DERIVED)
 
 

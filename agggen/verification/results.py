@@ -1,4 +1,4 @@
-"""Results of the strict check: for each value how the text expresses it, and the faults as messages."""
+"""Results of the strict check: how a text expresses each value, and the faults as messages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ class ValueCheck:
 
     triple: Triple
     how: MatchKind | Literal["part", "missing"]
-    """The kind of wording that matched: ``literal``, ``rule``, ``lexicon`` or ``phrase``; ``part`` if only some of the
-    value's words occur, ``missing`` if none."""
+    """The kind of wording that matched; ``part`` if only some words of the value occur, ``missing`` if none."""
     span: Span | None = None
     """The characters ``[start, end)`` of the value's first occurrence; None if the value is not whole."""
 
     @property
     def whole(self) -> bool:
-        """Whether the text expresses the complete value."""
+        """Whether the text expresses the value completely."""
         return self.how not in _FAULTS
 
     def __str__(self) -> str:
@@ -41,19 +40,19 @@ class TextCheck:
     values: tuple[ValueCheck, ...]
     """One per triple, in the record's order."""
     unnamed: tuple[str, ...] = ()
-    """Subjects that no sentence names, in full or in parts."""
+    """Subjects that no sentence names, in full or in parts (`find_name_parts`)."""
     invented: tuple[str, ...] = ()
-    """Hallucinated numbers, names and value words: they occur in no triple of the record."""
+    """Hallucinated numbers, names and value words, which are in no triple of the record."""
     unsupported: tuple[str, ...] = ()
-    """Words that express something that is in no triple: "a popular five star restaurant" without a rating."""
+    """Words that imply a predicate or word that no triple has: "a popular five star restaurant" without a rating."""
     elsewhere: tuple[str, ...] = ()
-    """Numbers, names and value words that occur only in triples of other facts."""
+    """Numbers, names and value words that are only in triples of other facts."""
     repeated: tuple[str, ...] = ()
-    """Words that occur twice in a row; in a fact also values that occur twice."""
+    """Words that are repeated directly, and values that a fact repeats."""
     swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates whose values are exchanged; "predicate of subject" if the values have one predicate."""
+    """Pairs of predicates with swapped values; as "predicate of subject" if the predicates are equal."""
     misplaced: tuple[Triple, ...] = ()
-    """Triples whose values occur only in contexts in which training texts have no values of their predicate."""
+    """Triples whose values occur only in contexts that training texts do not have for their predicate."""
 
     @property
     def whole(self) -> bool:
@@ -76,7 +75,7 @@ class TextCheck:
             ),
             *(f"the subject {subject!r} is not named" for subject in self.unnamed),
             *(f"{words!r} is in no triple" for words in self.invented),
-            *(f"{words!r} says what no triple says" for words in self.unsupported),
+            *(f"{words!r} is not supported by any triple" for words in self.unsupported),
             *(f"{words!r} belongs to another fact" for words in self.elsewhere),
             *(f"{words!r} is repeated" for words in self.repeated),
             *(f"the values of {first} and {second} are swapped" for first, second in self.swapped),

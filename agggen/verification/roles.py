@@ -1,7 +1,7 @@
-"""Roles of names in triples, as subject or object of a predicate, learned for the words before a name.
+"""Learns the roles (subject or object of a predicate) of names after certain words, and detects names in wrong roles.
 
-Nearly every name after "leader of" is a subject of ``leaderName`` in training texts, and nearly every name after
-"published by" an object of ``publisher``. So "published by PS3523" is wrong for the object of a ``classification``.
+In training texts, nearly every name after "leader of" is a subject of ``leaderName``, and nearly every name after
+"published by" is an object of ``publisher``. So "published by PS3523" is wrong for the object of a ``classification``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Roles = frozenset[str]
 _MAX_WORDS = 3
 """Maximum number of words before a name."""
 _MIN_NAMES = 20
-"""Minimum number of names after a sequence of words in training texts."""
+"""Minimum number of names after a word sequence in training texts."""
 _MAX_BASE_SHARE = 0.2
-"""Maximum share of all names that have one of the roles learned for the words."""
+"""Maximum share of all names that have one of the roles of a word sequence."""
 
 
 def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``roles_after``: as few roles as cover `NEARLY_ALL` of the names, chosen greedily."""
+    """The lexicon's ``roles_after``: by word sequence, the fewest roles (greedily) that cover `NEARLY_ALL` names."""
     everywhere = Counter[Roles]()
     after: dict[str, Counter[Roles]] = defaultdict(Counter)
     for text in texts:
@@ -55,10 +55,10 @@ def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
 def wrong_roles(
     text: MatchedText, roles_after: Mapping[str, Sequence[str]], known: Collection[str]
 ) -> tuple[Span, ...]:
-    """The spans of names and values that have none of the roles of the words before them: "published by PS3523".
+    """The spans of names that have none of the roles of the words before them: "published by PS3523".
 
     Args:
-        known: the predicates of training; names in triples of other predicates are left out.
+        known: the predicates of training; names in triples of other predicates are ignored.
     """
     return tuple(
         span
@@ -69,7 +69,7 @@ def wrong_roles(
 
 
 def _names(text: MatchedText) -> Iterator[tuple[Span, Roles]]:
-    """The spans of subjects and objects that are not inside a longer subject or object, with their roles."""
+    """Yields (span, roles) of subjects and objects that are not inside a longer subject or object."""
     by_name: dict[str, set[str]] = defaultdict(set)
     for triple in text.record.triples:
         by_name[triple.subject].add(f"subject of {triple.predicate}")
@@ -84,12 +84,12 @@ def _names(text: MatchedText) -> Iterator[tuple[Span, Roles]]:
 
 
 def _words_before(text: MatchedText, span: Span) -> Iterator[str]:
-    """The one to `_MAX_WORDS` words before a name in its sentence, as strings; other names appear as ``*``."""
-    at = text.indexed.words_in(span)
-    start = at[0] if at else 0
+    """The last 1 to `_MAX_WORDS` words before a name in its sentence, as strings; other names are ``*``."""
+    bounds = text.indexed.words_in(span)
+    start = bounds[0] if bounds else 0
     before: list[str] = []
     while len(before) < _MAX_WORDS and start > 0 and not text.words[start].initial:
         start -= 1
-        before.insert(0, "*" if text.explained[start] else text.words[start].form)
+        before.insert(0, "*" if text.covered[start] else text.words[start].form)
         if any(word.isalpha() and word not in FUNCTION_WORDS for word in before):
             yield " ".join(before)

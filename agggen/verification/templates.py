@@ -1,4 +1,4 @@
-"""Learns templates, sentences that express one triple of a predicate, from texts and their records."""
+"""Learns templates, sentences for one triple of a predicate, from texts and their records."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from itertools import chain, pairwise
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.check import Checker
-from agggen.verification.lexicon import Lexicon, phrase_key, suspicious
+from agggen.verification.lexicon import Lexicon, is_restricted, phrase_key
 from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
 _MIN_TEXTS = 3
-"""Minimum number of texts with a template from longer texts, or with a name in `learn_articles`."""
+"""Minimum number of occurrences of a template in longer texts, and of texts with a name in `learn_articles`."""
 _NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 _PREPOSITION = "(?:of|in|for|to|from|at|on|by)"
 _SUBJECT_IS_A_X_OF_OBJECT = re.compile(
     rf"(?:The )?\{{subject\}} (?:is|was|are|were) (?:an?|the) (.+?) {_PREPOSITION} (?:the )?\{{object\}}"
 )
 _DOUBTFUL = re.compile(r"^(?:The )?\{subject\} (?:[a-z]+ ){1,3}(?:is|are|was|were)\b|[\"~]")
-"""Signs of a bad template: the beginning of "Ulm mayor is Ann", or marks that may belong to one value only."""
+"""Signs of a bad template: a beginning as in "Ulm mayor is Ann", or symbols that may belong to a single value."""
 _GENERAL = frozenset(("coun", "date", "feet", "numb", "size", "tota"))
-"""Stems of predicates' words that a good sentence may lack: "Ulm was founded in 850" for ``foundingDate``."""
+"""Stems of words that a good template may lack: of "date" in "Ulm was founded in 850" for ``foundingDate``."""
 _PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
 _PREPOSITION_LAST = re.compile(rf"\b{_PREPOSITION}$")
 
@@ -32,12 +32,12 @@ _PREPOSITION_LAST = re.compile(rf"\b{_PREPOSITION}$")
 def learn_templates(
     records: Sequence[Record], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
 ) -> dict[str, str]:
-    """By predicate: the most frequent template of the texts of single triples; if this template is rare, the most
-    frequent template of these texts and of sentences that express one triple of a longer text.
+    """The lexicon's ``templates``: by predicate, the most frequent template of texts of a single triple; if it is rare,
+    of these texts and of sentences that express one triple of a longer text.
 
     Args:
         lexicon: the other parts of the lexicon.
-        frequent: predicates by frequent value, which may be an ordinary word.
+        frequent: by frequent value, its predicates.
     """
     counts = _delexicalised(_single_triples(records), lexicon, frequent)
     known = {predicate for predicate, templates in counts.items() if max(templates.values()) >= _MIN_TEXTS}
@@ -50,7 +50,7 @@ def learn_templates(
 
 
 def _best(predicate: str, templates: Counter[str]) -> str:
-    """The most frequent template; ties: not `_DOUBTFUL`, fewest missing words of the predicate, shortest."""
+    """The most frequent template; ties: not `_DOUBTFUL`, fewest missing stems of the predicate, shortest."""
     name = _stems(predicate_words(predicate)) - _GENERAL
 
     def cost(template: str) -> tuple[int, bool, int, int, str]:
@@ -61,7 +61,7 @@ def _best(predicate: str, templates: Counter[str]) -> str:
 
 
 def _single_triples(records: Iterable[Record]) -> Iterator[tuple[Triple, str]]:
-    """The texts of records with one triple."""
+    """Yields (triple, text) for the texts of records with one triple."""
     for record in records:
         if len(record.triples) == 1:
             yield from ((record.triples[0], reference.text) for reference in record.references)
@@ -70,7 +70,7 @@ def _single_triples(records: Iterable[Record]) -> Iterator[tuple[Triple, str]]:
 def _sentences_of_one_triple(
     records: Iterable[Record], lexicon: Lexicon, known: Collection[str]
 ) -> Iterator[tuple[Triple, str]]:
-    """The sentences without a fault that express exactly one triple, whose predicate is not in `known`."""
+    """Yields (triple, sentence) for faultless sentences that express one triple only, of a predicate not in `known`."""
     checker = Checker(lexicon)
     for record in records:
         unknown = [i for i, triple in enumerate(record.triples) if triple.predicate not in known]
@@ -78,23 +78,23 @@ def _sentences_of_one_triple(
             starts = [word.start for word in words(text) if word.initial]
             for sentence in (text[start:end].strip() for start, end in pairwise((*starts, len(text)))):
                 expressed = [i for i in unknown if _template(record.triples[i], sentence)]
-                others = [i for i in range(len(record.triples)) if i not in expressed]
+                other_indices = [i for i in range(len(record.triples)) if i not in expressed]
                 if len(expressed) != 1 or checker.check(record, sentence, expressed).faults:
                     continue
-                if not any(value.whole for value in checker.values(record, sentence, others)):
+                if not any(value.whole for value in checker.values(record, sentence, other_indices)):
                     yield record.triples[expressed[0]], sentence
 
 
 def _template(triple: Triple, text: str) -> str | None:
-    """The text with placeholders for subject and object; None if the text does not contain both exactly once."""
+    """The text with placeholders for subject and object; None unless both occur exactly once."""
     subject, value = entity_words(triple.subject), entity_words(triple.object)
-    once = all(text.count(name) == 1 and not _is_part_of_word(name, text) for name in (subject, value))
-    if not once or subject in value or value in subject or any(char in text for char in "{}"):
+    each_once = all(text.count(name) == 1 and not _is_inside_word(name, text) for name in (subject, value))
+    if not each_once or subject in value or value in subject or any(char in text for char in "{}"):
         return None
     return text.replace(subject, "{subject}").replace(value, "{object}").strip()
 
 
-def _is_part_of_word(name: str, text: str) -> bool:
+def _is_inside_word(name: str, text: str) -> bool:
     before, _, after = text.partition(name)
     return before[-1:].isalnum() or after[:1].isalnum()
 
@@ -102,7 +102,7 @@ def _is_part_of_word(name: str, text: str) -> bool:
 def _delexicalised(
     texts: Iterable[tuple[Triple, str]], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
 ) -> dict[str, Counter[str]]:
-    """By predicate: counts of the templates of texts that express one triple and contain no other name or value."""
+    """By predicate: the counts of templates of (triple, text) pairs; excludes texts with another name or value."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for triple, text in texts:
         template = _template(triple, text)
@@ -114,7 +114,7 @@ def _delexicalised(
             for word in words(_without_placeholders(template))
             if word.form not in predicate_forms
             and (
-                suspicious(word, lexicon.value_words, lexicon.lower)
+                is_restricted(word, lexicon.value_words, lexicon.lower)
                 or triple.predicate not in frequent.get(word.form, (triple.predicate,))
             )
         )
@@ -128,22 +128,22 @@ def _without_placeholders(template: str) -> str:
 
 
 def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
-    """Templates for predicates unknown from training, by `phrase_key`, from the single triples of a corpus.
+    """The lexicon's ``phrases``: templates by `phrase_key`, from a corpus's texts of a single triple.
 
     A template must occur in at least two texts, or have all words of the predicate and at most one other content word.
-    Templates with exchanged subject and object are excluded if their words reveal it: "Ulm is a region of Germany" for
-    the predicate ``region``, "Ann was written by Emma" for ``written by``.
+    Templates that visibly swap subject and object are excluded: "Ulm is a region of Germany" for the predicate
+    ``region``, "{object} was written by {subject}" for ``written by``.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for predicate, templates in _delexicalised(_single_triples(records), Lexicon(), {}).items():
         name = predicate_words(predicate)
         for text, count in templates.items():
             if _PREPOSITION_LAST.search(name):
-                exchanged = text.index("{object}") < text.index("{subject}")
+                swapped = text.index("{object}") < text.index("{subject}")
             else:
                 statement = _SUBJECT_IS_A_X_OF_OBJECT.match(text)
-                exchanged = statement is not None and bool(_stems(name) & _stems(statement[1]))
-            if not exchanged and "}' " not in text and not _PLURAL_VERB.match(text):
+                swapped = statement is not None and bool(_stems(name) & _stems(statement[1]))
+            if not swapped and "}' " not in text and not _PLURAL_VERB.match(text):
                 counts[phrase_key(predicate)][text] += count
     phrases = {}
     for key, templates in counts.items():
@@ -164,9 +164,9 @@ def _stems(text: str) -> set[str]:
 
 
 def learn_articles(records: Iterable[Record]) -> dict[str, float]:
-    """By name in at least `_MIN_TEXTS` texts: the share of these texts with "the" before it.
+    """The lexicon's ``articles``: by name in at least `_MIN_TEXTS` texts, the share of them with "the" before it.
 
-    Texts in which the noun phrase continues after the name ("the Derbyshire countryside") do not count.
+    Texts in which the noun phrase continues after the name ("the Derbyshire countryside") are ignored.
     """
     counts: dict[str, Counter[bool]] = defaultdict(Counter)
     for record in records:

@@ -1,4 +1,4 @@
-"""The wordings of a value by rule: literal, without its remark in brackets, and in other spellings and forms."""
+"""The wordings of a value by rule: literal, without its remark in brackets, and other spellings and word forms."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from agggen.text.linearise import CAMEL_CASE, entity_words
-from agggen.verification.normal import (
-    MONTHS,
-    OMITTED,
-    LetterIndex,
-    Span,
-    Word,
-    letters,
-    word_set,
-    words,
-)
+from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word, letters, word_set, words
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
@@ -29,13 +20,13 @@ FUNCTION_WORDS = word_set(
     "me my no not of on or our out she so than that the them then there these they this to up us was we were what "
     "when where which who whom whose will with yes you your one"
 )
-"""Words that occur in any text; a value that consists of function words is compared case-sensitively."""
+"""Values that consist of these words are compared case-sensitively."""
 
 OPINIONS = word_set(
     "acclaimed beautiful charming delicious famous iconic impressive legendary lovely nice notable popular "
     "prestigious renowned tasty traditional typical"
 )
-"""Adjectives that people add without a reason in the record."""
+"""Subjective adjectives, which people add although the record does not support them."""
 OPENERS = word_set(
     "accordingly additionally afterwards although another because besides consequently conversely currently despite "
     "due during each every finally formerly further furthermore hence here however incidentally indeed initially "
@@ -43,7 +34,7 @@ OPENERS = word_set(
     "originally otherwise overall previously recently secondly similarly since some sometimes still such therefore "
     "though through throughout thus today together typically under unlike until usually while within yet"
 )
-"""Words that often begin a sentence and are not names."""
+"""Words that often begin a sentence, and are then not names."""
 
 REMARK = re.compile(r"\s*\([^()]{0,100}\)")
 _BRACKETS = re.compile(r"[()]")
@@ -71,64 +62,64 @@ _ISO_DATE = re.compile(r"^(\d{4})-(0?[1-9]|1[0-2])-(0?[1-9]|[12]\d|3[01])$", re.
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A wording of a value: what to search for, and the conditions on its context."""
+    """A wording of a value, with conditions on its context in a text."""
 
     strings: tuple[str, ...]
-    """The wording's `letters`, one for each set of ``normal.OMITTED``."""
+    """Its `letters`, for each set of ``normal.OMITTED``."""
     how: MatchKind
     dates: bool
     """Whether a date counts as one word."""
     exact: tuple[str, ...] = ()
     """The words to compare case-sensitively; empty if case is ignored."""
     unit: str = ""
-    """The unit in the value's remark, ``(square metres)``: a unit after the wording must be this one."""
+    """The unit in the value's remark, ``(square metres)``; another unit must not follow the match."""
     remark: str = ""
-    """The letters of the value's remark if this wording omits it: a remark after the wording must be this one."""
+    """The letters of the value's remark if this wording omits it; another remark must not follow the match."""
     money: str = ""
-    """The wording's currency signs: currency signs at the match must be the same."""
+    """Its currency signs; other currency signs must not be adjacent to the match."""
     negated: bool | None = None
     """Whether a negation must precede the match (True) or must not (False); None: both are accepted."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Identifies duplicates: wordings of one value with equal keys match the same spans."""
+        """Wordings of one value with equal keys match the same spans."""
         return self.strings, self.exact, self.dates, self.negated
 
 
 class TextIndex:
-    """A text in which wordings are searched for.
+    """Finds wordings in a text.
 
     Args:
         initial: whether `text` begins a sentence.
 
     Attributes:
-        whole: the words, each date as one word.
-        apart: the words, each date as separate words (day, month and year).
+        dates_joined: the words of the text, each date as one word.
+        dates_split: the words of the text, each date as separate words.
     """
 
     def __init__(self, text: str, initial: bool = True) -> None:
         self.text = text
-        self.whole = LetterIndex(words(text, initial, dates=True))
-        self._starts = [word.start for word in self.whole.words]
-        self._ends = [word.end for word in self.whole.words]
-        dated = any(word.kind == "date" for word in self.whole.words)
-        self.apart = LetterIndex(words(text, initial, dates=False)) if dated else self.whole
+        self.dates_joined = LetterIndex(words(text, initial, dates=True))
+        self._starts = [word.start for word in self.dates_joined.words]
+        self._ends = [word.end for word in self.dates_joined.words]
+        dated = any(word.kind == "date" for word in self.dates_joined.words)
+        self.dates_split = LetterIndex(words(text, initial, dates=False)) if dated else self.dates_joined
 
     def find(self, *wordings: Wording) -> set[Span]:
-        """The spans of the text, in characters ``[start, end)``, that match one of `wordings`."""
+        """The spans, in characters ``[start, end)``, that match any of `wordings`."""
         return {span for wording in wordings for span in self._find(wording)}
 
     def find_name(self, name: str) -> set[Span]:
-        """The spans that match a subject or object by rule; the part of its name after a comma is optional."""
+        """The spans that match a subject or object by rule; the part after a comma is optional."""
         return self.find(*value_wordings(name), *value_wordings(entity_words(name).partition(", ")[0]))
 
     def _find(self, wording: Wording) -> Iterator[Span]:
-        index = self.whole if wording.dates else self.apart
+        index = self.dates_joined if wording.dates else self.dates_split
         for first, last in index.find(wording.strings):
             match, following = index.words[first:last], index.words[last : last + 1]
             unit = following[0].form if following and following[0].kind == "unit" else ""
             if not (
-                (len(match) == 1 and _pronoun(index.words, first))
+                (len(match) == 1 and _is_pronoun(index.words, first))
                 or (wording.exact and not self._same_spelling(match, wording, following))
                 or (match[-1].kind == "word" and following and following[0].raw in ("+", "#"))  # C in C++
                 or (wording.money and not self._same_currency(wording, match, following))
@@ -139,25 +130,25 @@ class TextIndex:
                 yield match[0].start, match[-1].end
 
     def covered(self, spans: Iterable[Span]) -> list[bool]:
-        """For each word (of ``whole``), whether it is within one of `spans`."""
-        covered = [False] * len(self.whole.words)
+        """Whether each word of `dates_joined` is within one of `spans`."""
+        covered = [False] * len(self.dates_joined.words)
         for span in spans:
-            if inside := self.words_in(span):
-                covered[slice(*inside)] = [True] * (inside[1] - inside[0])
+            if bounds := self.words_in(span):
+                covered[slice(*bounds)] = [True] * (bounds[1] - bounds[0])
         return covered
 
     def words_in(self, span: Span) -> Span | None:
-        """The words ``[first, last)`` (of ``whole``) within a span of characters; None if there are none."""
+        """The indices ``[first, last)`` of the words of `dates_joined` in a span of characters; None without words."""
         start, end = span
         first = bisect_left(self._starts, start)
         last = bisect_right(self._ends, end, first)
         return (first, last) if first < last else None
 
     def _same_spelling(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
-        """Whether the words have the wording's spelling and are neither a unit, a sentence opener nor part of ``U.S.``
+        """Whether the words are spelled like the wording and are no unit, first word of a sentence or part of ``U.S.``
 
-        A single function word must not govern the next word: "the symbol In the periodic table" does not mention
-        ``In``. In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are abbreviations of countries.
+        A function word must not govern the next word: "the symbol In the periodic table" does not mention ``In``. In a
+        text without capitals, ``uk``, ``u.s.`` and ``the us`` are countries.
         """
         surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
         if wording.how == "rule" and surface == exact.lower() and self.text.islower():
@@ -180,18 +171,18 @@ class TextIndex:
         return not signs or signs == set(wording.money)
 
     def _same_remark(self, wording: Wording, end: int) -> bool:
-        """Whether any remark after `end` is the value's own: ``23rd Street (Queens)``."""
+        """Whether a remark that follows `end`, if any, is the value's: ``23rd Street (Queens)``."""
         remark = re.compile(r"\s*\(([^()]*)\)").match(self.text, end)
         return remark is None or letters(words(remark.group(1)), 0) in wording.remark
 
-    def one_sentence(self, left: Span, right: Span) -> bool:
+    def in_same_sentence(self, left: Span, right: Span) -> bool:
         """Whether two spans are in the same sentence."""
         start, end = min(left[1], right[1]), max(left[0], right[0])
         return _NEXT_SENTENCE.search(self.text, start, end + 1) is None
 
 
-def _pronoun(tokens: Sequence[Word], index: int) -> bool:
-    """Whether ``one`` is a pronoun, not a number: ``one of``, ``the one``."""
+def _is_pronoun(tokens: Sequence[Word], index: int) -> bool:
+    """Whether a word is the pronoun ``one``, not the number: ``one of``, ``the one``."""
     if tokens[index].raw.lower() != "one":
         return False
     before = tokens[index - 1].form if index else ""
@@ -204,7 +195,7 @@ def negated(tokens: Sequence[Word], first: int) -> bool:
 
 
 def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> Wording | None:
-    """`text` as a wording; None if the text contains no word. A phrase with initial ``not`` requires a negation."""
+    """`text` as a wording; None if it has no word. A phrase that begins with ``not`` must follow a negation."""
     negation = None
     if how == "phrase":
         negation, text = text.startswith("not "), text.removeprefix("not ")
@@ -212,12 +203,12 @@ def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> W
     if not tokens:
         return None
     required = [word for word in tokens if not word.optional]
-    short = len(tokens) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in tokens)
+    is_short = len(tokens) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in tokens)
     initials = how == "rule" and len(tokens) == 1 and tokens[0].raw.isupper()
-    exact = short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
+    exact = is_short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
     strings = tuple(letters(tokens, omission) for omission in range(len(OMITTED)))
     money = "".join(sorted(set(_CURRENCY_SIGN.findall(text))))
-    # a date mentions its year as a number, but not its day or month
+    # dates stay one word for numbers below 100, so that a date mentions the number of its year, but not of its day
     dates = any(word.kind == "date" or (word.kind == "number" and len(word.form) < 3) for word in tokens)
     spelling = tuple(word.raw for word in tokens) if exact else ()
     return Wording(strings, how, dates, spelling, unit, remark, money, negation)
@@ -231,8 +222,8 @@ def spellings(value: str) -> Iterator[str]:
         year, month, day = date[1], MONTHS[int(date[2]) - 1].capitalize(), int(date[3])
         yield from (f"{month} {day}, {year}", f"{day} {month} {year}", f"{month} {day} {year}")
         return
-    shorter = REMARK.sub("", literal).strip()
-    for stem in dict.fromkeys((literal, shorter)):
+    without_remark = REMARK.sub("", literal).strip()
+    for stem in dict.fromkeys((literal, without_remark)):
         if stem:
             yield stem
             yield from _reworded(stem)
@@ -261,9 +252,9 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
 
 
 def _reworded(value: str) -> Iterator[str]:
-    """Equivalent spellings: singular and plural, acronyms, country names, other prepositions, commas and slashes.
+    """Variants in number, acronyms, country names, prepositions, commas and slashes.
 
-    No spellings for values longer than ``_MAX_REWORDED`` characters, since their number grows with the length.
+    None for values longer than ``_MAX_REWORDED`` characters, since the number of variants grows with the length.
     """
     if len(value) > _MAX_REWORDED:
         return

@@ -1,4 +1,4 @@
-"""Learns wordings of values: variants of a value, and phrases that express a truth value."""
+"""Learns wordings of values: variants of a value, and phrases for a truth value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS, negated
 
 Value = tuple[str, str]
-"""A predicate and its value."""
+"""A predicate and a value."""
 Gram = tuple[str, ...]
 """The normal forms of adjacent words."""
 
@@ -20,23 +20,23 @@ _MAX_WORDS = 4
 _MIN_TEXTS = 3
 """Minimum number of texts that contain a wording."""
 _MIN_TEXTS_WITHOUT_STEM = 5
-"""`_MIN_TEXTS` for a wording that shares no stem with the value."""
+"""In place of `_MIN_TEXTS` for a wording that shares no stem with its value."""
 _PRECISION = 0.8
-"""Of the texts with a wording and the predicate, the minimum fraction that have the value."""
+"""Minimum fraction of the texts with a wording and the predicate that have the value."""
 _CONTRAST = 3
-"""Minimum ratio of a wording's frequencies in texts without and in texts with a rule match of the value."""
+"""Minimum ratio of a wording's rate in texts without a rule match of the value to the rate in texts with one."""
 _SPECIFIC = 2
-"""Minimum ratio of a wording's frequencies in texts with and without the predicate."""
+"""Minimum ratio of a wording's rate in texts with the predicate to the rate in other texts."""
 _BOOLEAN_PRECISION = 0.95
-"""Of the texts with a phrase, the minimum fraction that have the truth value."""
+"""Minimum fraction of the texts with a phrase that have the truth value."""
 _PART_SHARE = 0.9
-"""A longer wording replaces a wording if it occurs in at least this fraction of the wording's texts."""
+"""A wording is dropped if at least this fraction of its texts contain the same longer wording."""
 
 
 def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """By value: wordings that are frequent in texts without a rule match of the value, but rare in texts with one, in
-    texts with another value of the predicate, and in texts without the predicate. A part of another value of the
-    predicate is no wording ("city centre" for ``riverside``).
+    """The lexicon's ``variants``: by value, wordings that are frequent in texts without a rule match of the value, but
+    rare in texts with a match, with another value of the predicate, or without the predicate. Parts of other values of
+    the predicate are excluded ("city centre" for ``riverside``).
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
     subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
@@ -62,10 +62,10 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
     candidates: dict[Gram, list[Value]] = defaultdict(list)
     for value, counts in unmatched.items():
         for gram, count in counts.items():
-            stem = _share_stem(gram, value[1])
-            often = count >= max(_MIN_TEXTS, (0.05 if stem else 0.15) * texts_without[value])
-            is_other = gram in values_of[value[0]] and not stem
-            if often and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
+            shares_stem = _share_stem(gram, value[1])
+            is_frequent = count >= max(_MIN_TEXTS, (0.05 if shares_stem else 0.15) * texts_without[value])
+            is_other = gram in values_of[value[0]] and not shares_stem
+            if is_frequent and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
     matched, with_other_value, without_predicate = (Counter[tuple[Value, Gram]]() for _ in range(3))
@@ -104,14 +104,14 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
 
 
 def _possible_wordings(text: MatchedText) -> Iterator[tuple[int, Gram]]:
-    """Sequences of unexplained words without a function word at either end, each with its start index."""
-    tokens, explained = text.words, text.explained
+    """Yields (start index, word sequence) for sequences of uncovered words without a function word at either end."""
+    tokens, covered = text.words, text.covered
     for start, first in enumerate(tokens):
-        if explained[start] or first.form in FUNCTION_WORDS or first.optional:
+        if covered[start] or first.form in FUNCTION_WORDS or first.optional:
             continue
         for end in range(start + 1, min(len(tokens), start + _MAX_WORDS) + 1):
             last = tokens[end - 1]
-            if explained[end - 1]:
+            if covered[end - 1]:
                 break
             if last.form not in FUNCTION_WORDS and not last.optional and last.kind != "number":
                 yield start, tuple(word.form for word in tokens[start:end])
@@ -139,8 +139,8 @@ def _may_replace(gram: Gram, value: str) -> bool:
 
 
 def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = _MAX_WORDS) -> tuple[Gram, ...]:
-    """The wordings of at most `max_words` words, most frequent first, except wordings that contain a more frequent
-    wording or are nearly always part of a longer wording.
+    """The wordings of at most `max_words` words, most frequent first, except those that contain a more frequent
+    wording or are nearly always part of a longer one.
     """
     longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, and after
     for gram, count in counts.items():
@@ -148,8 +148,8 @@ def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = _MAX_WORDS) -
         longer[gram[:-1]][1] += count
     minimal: list[Gram] = []
     for gram in sorted(counts, key=lambda gram: (-counts[gram], gram)):
-        part = gram in longer and max(longer[gram]) >= _PART_SHARE * counts[gram]
-        if len(gram) <= max_words and not part and not any(_contains(gram, shorter) for shorter in minimal):
+        is_part = gram in longer and max(longer[gram]) >= _PART_SHARE * counts[gram]
+        if len(gram) <= max_words and not is_part and not any(_contains(gram, shorter) for shorter in minimal):
             minimal.append(gram)
     return tuple(minimal)
 
@@ -160,8 +160,8 @@ def _contains(longer: Gram, shorter: Gram) -> bool:
 
 
 def learn_booleans(texts: Sequence[MatchedText], predicates: frozenset[str]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Phrases of at most three words that occur (almost) only with one truth value, by predicate and value. Phrases
-    that follow a negation get a leading ``not``: ``not family friendly``.
+    """The lexicon's ``booleans``: phrases of at most three words that occur almost only with one truth value. A phrase
+    after a negation begins with ``not``: ``not family friendly``.
     """
     if not predicates:
         return {}

@@ -102,7 +102,7 @@ def task_of(
         corpus=named,
         split=named_split,
         records=records,
-        whole=available,
+        split_size=available,
         config=config,
         metrics=TextMetrics(protocol or protocol_of(named), metrics),
         command=command_line(),

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from agggen.bundle import load_bundle
 from agggen.config import load_config, overrides_of
 from agggen.datasets import load_dataset
-from agggen.evaluation.held_out import write
+from agggen.evaluation.held_out import generate_outputs
 from agggen.evaluation.systems import slot_statistics
 from agggen.evaluation.values import read_values
 from agggen.generation.config import InferenceConfig
@@ -63,7 +63,7 @@ def main() -> None:
         settings = [part for part in parts if not part.startswith("bundle=")]
         config = load_config(InferenceConfig, None, [*own, *settings])
         began = time.process_time()
-        written = write(generator, records, config)
+        written = generate_outputs(generator, records, config)
         seconds[change] = time.process_time() - began
         name = change or "none"
         results[name] = scores_of(options.corpus, written.records, written.texts, base.checker)

@@ -24,7 +24,7 @@ from pathlib import Path
 from ablations import rounded, scores_of
 
 import agggen
-from agggen.evaluation.held_out import write
+from agggen.evaluation.held_out import generate_outputs
 from agggen.verification.check import Checker
 
 Points = dict[str, dict[str, float]]
@@ -46,7 +46,7 @@ def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
 def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Checker) -> dict[str, float]:
     result: dict[str, float] = {}
     for way, config in (("free", model.settings(verify="off")), ("default", model.settings())):
-        written = write(model.generator, records, config)
+        written = generate_outputs(model.generator, records, config)
         values = scores_of("webnlg", written.records, written.texts, checker)
         result |= {f"{way} {name}": value for name, value in values.items()}
     return result

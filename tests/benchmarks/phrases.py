@@ -12,7 +12,7 @@ import argparse
 import json
 
 from agggen.datasets import load_dataset
-from agggen.generation.fallbacks import sentences
+from agggen.generation.fallbacks import fallback_sentences
 from agggen.generation.planner import unknown_groups
 from agggen.records import Record
 from agggen.report.sections import protocol_of
@@ -25,7 +25,7 @@ from agggen.verification.templates import learn_phrases
 def text_of(checker: Checker, record: Record, size: int) -> str:
     """A text with up to `size` triples per sentence."""
     groups = ([record.triples[index] for index in group] for group in unknown_groups(record, (), size))
-    return " ".join(text for group in groups for _, text in sentences(checker, group))
+    return " ".join(text for group in groups for _, text in fallback_sentences(checker, group))
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from ablations import rounded, scores_of
 
 import agggen
-from agggen.evaluation.held_out import write
+from agggen.evaluation.held_out import generate_outputs
 from agggen.records import Record
 
 
@@ -47,7 +47,7 @@ def main() -> None:
             model = agggen.train(data, preset, Path(folder) / "run", progress=False)
             minutes = {"minutes": (time.monotonic() - began) / 60, "CPU minutes": (time.process_time() - cpu) / 60}
         for verify in ("strict", "off"):
-            written = write(model.generator, data.dev, model.settings(verify=verify))
+            written = generate_outputs(model.generator, data.dev, model.settings(verify=verify))
             scores = scores_of(options.corpus, written.records, written.texts, model.generator.checker)
             results[f"{preset} verify={verify}"] = scores | minutes
             print(f"{preset} verify={verify}: {rounded(results[f'{preset} verify={verify}'])}")

@@ -252,7 +252,7 @@ def test_a_result_prints_and_displays_plan_facts_and_check(model: agggen.Model) 
     lines = str(text).splitlines()
     assert lines[0].startswith("[area] [food]   log p(plan) = -") and lines[1] == text.text
     assert [line.split()[0] for line in lines[2:4]] == ["[area]", "[food]"]
-    assert lines[-1].startswith("check: every value whole, no fault found")
+    assert lines[-1].startswith("check: every value complete, no fault found")
     for result in (text, model.plan(RECORD)[0], model.check(RECORD, text.text), model.align(RECORD, text.text)):
         printed: list[str] = []
         result._repr_pretty_(SimpleNamespace(text=printed.append), False)  # as IPython calls it

@@ -1,1 +1,1 @@
-"""The learned critic, which checks texts of any system against records by meaning, not by matching words."""
+"""The critic: a neural network that checks texts of any system against their records."""

@@ -1,8 +1,8 @@
 """Training examples of the critic: correct texts of a corpus, and texts with synthetic errors and known labels.
 
-In the text a subject or value is replaced, cut short or exchanged; a sentence is negated, deleted or inserted; words
-are repeated, dropped or moved. In the record a predicate or object is replaced, or a triple is added, removed or
-reversed. Correct texts are varied, too: entities are renamed, records joined, or texts replaced by plain clauses.
+Errors in the text: a subject or value is replaced, truncated or swapped; a sentence is negated, deleted or inserted;
+words are repeated, dropped or moved. Errors in the record: a predicate or object is replaced; a triple is added,
+removed or reversed. Correct texts are varied: entities renamed, records joined, texts replaced by plain clauses.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, Words, mention, sentences
-from agggen.verification.critic.tokens import Item, predicate_words, value_words
+from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, Words, locate, sentences
+from agggen.verification.critic.tokens import TripleText, predicate_words, value_words
 
 _CLAUSES = tuple(
     tuple(clause.split())
@@ -28,11 +28,10 @@ _ENDINGS = ("port", "ham", "ton", "shire", "es", "son", "000", "ville", "an", "-
 
 
 class Corruptor:
-    """Draws examples at random.
+    """Draws random examples.
 
     Args:
         texts: examples that are correct or have human labels.
-        seed: seed of all random choices.
     """
 
     def __init__(self, texts: Sequence[Example], seed: int) -> None:
@@ -63,23 +62,23 @@ class Corruptor:
             word for name in self._names for word in value_words(name) if word.isalpha() and len(word) > 2
         ]
         self._single_triples = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
-        of_triple = self._of_expressed_triple
-        self._changes: list[tuple[Callable[[Example], None], int]] = [
-            *((of_triple(self._replace_value), 3), (of_triple(self._cut_value), 2), (self._exchange_values, 3)),
+        to_triple = self._for_expressed_triple
+        self._errors: list[tuple[Callable[[Example], None], int]] = [
+            *((to_triple(self._replace_value), 3), (to_triple(self._truncate_value), 2), (self._exchange_values, 3)),
             *((self._replace_subject, 3), (self._delete_sentence, 2), (self._negate, 2), (self._insert_sentence, 1)),
-            *((self._disturb_words, 2), (self._add_triple, 2), (of_triple(self._replace_relation), 3)),
-            *((of_triple(self._replace_object), 2), (of_triple(self._reverse), 2), (self._drop_triple, 2)),
+            *((self._corrupt_words, 2), (self._add_triple, 2), (to_triple(self._replace_relation), 3)),
+            *((to_triple(self._replace_object), 2), (to_triple(self._reverse), 2), (self._drop_triple, 2)),
         ]
-        """The errors and their weights."""
+        """Functions that add an error, and their weights."""
 
     def draw(self) -> Example:
-        """An example: correct with 30 % probability, with one error with 45.5 %, with two errors with 24.5 %."""
+        """An example without error (probability 30 %), with one (45.5 %) or with two errors (24.5 %)."""
         chance = self._random.random
         example = self._correct_example()
-        errors = 0 if chance() < 0.3 else 1 if chance() < 0.65 else 2
-        changes, weights = zip(*self._changes, strict=True)
-        for change in self._random.choices(changes, weights, k=errors):
-            change(example)
+        n_errors = 0 if chance() < 0.3 else 1 if chance() < 0.65 else 2
+        functions, weights = zip(*self._errors, strict=True)
+        for add_error in self._random.choices(functions, weights, k=n_errors):
+            add_error(example)
         order = self._random.sample(range(len(example.triples)), len(example.triples))
         example.triples = [example.triples[index] for index in order]
         example.labels = [example.labels[index] for index in order]
@@ -105,30 +104,30 @@ class Corruptor:
         return example
 
     def _combined(self) -> Example:
-        """Joins texts of single triples, mostly with a shared subject, which may be replaced by a pronoun."""
+        """Joins texts of single triples, mostly with one subject for all, which may become a pronoun."""
         chosen = self._random.sample(
             self._single_triples, min(len(self._single_triples), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
         )
-        shared = chosen[0].triples[0][0] if self._random.random() < 0.7 else None
-        triples: list[Item] = []
+        shared_subject = chosen[0].triples[0][0] if self._random.random() < 0.7 else None
+        triples: list[TripleText] = []
         text: list[str] = []
         for number, part in enumerate(chosen):
             (subject, predicate, value), words = part.triples[0], list(part.words)
-            named, starts = mention(subject, words)
-            if shared is not None and number and starts and not set(named) & set(value_words(value)):
-                new = ("it",) if self._random.random() < 0.4 else value_words(shared, qualifier=False)
+            named, starts = locate(subject, words)
+            if shared_subject is not None and number and starts and not set(named) & set(value_words(value)):
+                new = ("it",) if self._random.random() < 0.4 else value_words(shared_subject, qualifier=False)
                 for start in reversed(starts):
                     words[start : start + len(named)] = new
                 if words[: len(new)] == list(new) and self._random.random() < 0.4 and text[-1:] == ["."]:
                     text[-1:] = [",", "and"]  # joins the preceding sentence
-                subject = shared
+                subject = shared_subject
             if (subject, predicate, value) not in triples:
                 triples.append((subject, predicate, value))
                 text += words
         return Example(triples, text)
 
     def _replace_text(self, example: Example) -> None:
-        """Replaces the text by one plain clause per triple."""
+        """Replaces the text by a plain clause per triple."""
         self._random.shuffle(example.triples)
         words: list[str] = []
         for subject, predicate, value in example.triples:
@@ -142,7 +141,7 @@ class Corruptor:
         """Renames entities and numbers in both record and text."""
         values = {name for subject, _, value in example.triples for name in (subject, value)}
         for value in sorted(values):
-            words, starts = mention(value, example.words)
+            words, starts = locate(value, example.words)
             if self._random.random() < 0.5 or not starts or words[0][0] in "@~":
                 continue
             if any(other != value and set(words) & set(value_words(other)) for other in values):
@@ -164,7 +163,7 @@ class Corruptor:
 
     def _replace_value(self, example: Example, index: int) -> None:
         _, predicate, value = example.triples[index]
-        words, starts = mention(value, example.words)
+        words, starts = locate(value, example.words)
         new = self._other_value(example, value, predicate)
         if not starts or new is None:
             return
@@ -172,8 +171,8 @@ class Corruptor:
         example.splice([self._random.choice(starts)], len(words), new, True)
         example.mark_lost(before, WRONG)
 
-    def _cut_value(self, example: Example, index: int) -> None:
-        words, starts = mention(example.triples[index][2], example.words)
+    def _truncate_value(self, example: Example, index: int) -> None:
+        words, starts = locate(example.triples[index][2], example.words)
         if len(words) < 2 or not starts:
             return
         kept = [word for word in words if self._random.random() < 0.6]
@@ -194,7 +193,7 @@ class Corruptor:
         triple, other = example.triples[first], example.triples[second]
         if triple[2] == other[2] or triple[:2] == other[:2] or triple[2] == other[0] or other[2] == triple[0]:
             return False
-        left, right = mention(triple[2], example.words), mention(other[2], example.words)
+        left, right = locate(triple[2], example.words), locate(other[2], example.words)
         if len(left[1]) != 1 or len(right[1]) != 1 or set(left[0]) & set(right[0]):
             return False
         (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda mentioned: mentioned[1])
@@ -207,7 +206,7 @@ class Corruptor:
 
     def _replace_subject(self, example: Example) -> None:
         subject = self._random.choice(example.triples)[0]
-        words, starts = mention(subject, example.words)
+        words, starts = locate(subject, example.words)
         new = self._other_value(example, subject, None)
         if not starts or new is None:
             return
@@ -218,7 +217,7 @@ class Corruptor:
                 example.labels[index] = WRONG
 
     def _delete_sentence(self, example: Example) -> None:
-        """Deletes a sentence; of a single sentence, only the end, from a random comma, conjunction or pronoun on."""
+        """Deletes a sentence; if it is the only one, the end from a random comma, conjunction or pronoun on."""
         parts = sentences(example.words)
         if len(parts) > 1:
             start, end = self._random.choice(parts)
@@ -231,10 +230,10 @@ class Corruptor:
         del example.words[start:end], example.invented[start:end]
         for index in example.said:
             value = example.triples[index][2]
-            old_starts, new_starts = mention(value, before)[1], mention(value, example.words)[1]
+            old_starts, new_starts = locate(value, before)[1], locate(value, example.words)[1]
             if old_starts and not new_starts:
                 example.labels[index] = MISSING
-            elif not old_starts or mention(value, deleted)[1]:
+            elif not old_starts or locate(value, deleted)[1]:
                 example.labels[index] = UNKNOWN
 
     def _negate(self, example: Example) -> None:
@@ -245,7 +244,7 @@ class Corruptor:
         end = next(end for start, end in sentences(example.words) if start <= verb < end)
         clause = example.words[verb:end]
         said = sorted(
-            (starts[0], index) for index in example.said if (starts := mention(example.triples[index][2], clause)[1])
+            (starts[0], index) for index in example.said if (starts := locate(example.triples[index][2], clause)[1])
         )
         for number, (_, index) in enumerate(said):
             example.labels[index] = UNKNOWN if number else WRONG
@@ -261,7 +260,7 @@ class Corruptor:
         example.words[position:position] = words
         example.invented[position:position] = [int(word in foreign_words) for word in words]
 
-    def _disturb_words(self, example: Example) -> None:
+    def _corrupt_words(self, example: Example) -> None:
         """Repeats words, and drops, exchanges or replaces words outside values."""
         values = example.value_words()
         words, invented = example.words, example.invented
@@ -287,7 +286,7 @@ class Corruptor:
         if self._random.random() < 0.7:
             subject = self._random.choice(example.triples)[0]
         present = any((subject, predicate) == triple[:2] for triple in example.triples)
-        if not present and not mention(value, example.words)[1] and len(example.triples) < 9:
+        if not present and not locate(value, example.words)[1] and len(example.triples) < 9:
             example.triples.append((subject, predicate, value))
             example.labels.append(MISSING)
 
@@ -310,7 +309,7 @@ class Corruptor:
 
     def _replace_object(self, example: Example, index: int) -> None:
         subject, predicate, value = example.triples[index]
-        words, starts = mention(value, example.words)
+        words, starts = locate(value, example.words)
         other = self._random.choice(self._values[predicate] if self._random.random() < 0.7 else self._names)
         if starts and not set(value_words(other, False)) <= set(example.words):
             example.triples[index], example.labels[index] = (subject, predicate, other), WRONG
@@ -323,20 +322,20 @@ class Corruptor:
     def _drop_triple(self, example: Example) -> None:
         if len(example.triples) > 1:
             index = self._random.randrange(len(example.triples))
-            words, starts = mention(example.triples.pop(index)[2], example.words)
+            words, starts = locate(example.triples.pop(index)[2], example.words)
             del example.labels[index]
             example.mark_invented(words, starts)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
-    def _of_expressed_triple(self, change: Callable[[Example, int], None]) -> Callable[[Example], None]:
-        """The change, applied to a random triple that the text expresses, if any."""
+    def _for_expressed_triple(self, add_error: Callable[[Example, int], None]) -> Callable[[Example], None]:
+        """A function that applies `add_error` to a random triple that the text expresses, if any."""
 
-        def changed(example: Example) -> None:
+        def apply(example: Example) -> None:
             if said := example.said:
-                change(example, self._random.choice(said))
+                add_error(example, self._random.choice(said))
 
-        return changed
+        return apply
 
     def _value_kind(self, predicate: str) -> str:
         """The kind of a predicate's first value: ``#`` (number), ``@`` (date), ``long`` or ``name``."""
@@ -347,9 +346,9 @@ class Corruptor:
         return tuple(self._random.choice(self._name_words) for _ in range(self._random.choice((1, 1, 2, 2, 3))))
 
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
-        """Words to replace a value: another value of the predicate, any name, random words, or the garbled value.
+        """Random words to replace a value: another value of the predicate, a name, name words, or the garbled value.
 
-        None if six attempts draw only words of the record.
+        None if each of six attempts draws only words of the record.
         """
         present = example.value_words()
         for _ in range(6):
@@ -367,7 +366,7 @@ class Corruptor:
         return None
 
     def _garbled(self, words: Words) -> Words:
-        """The words; one of them has another ending or is replaced by a number or another word."""
+        """The words, one of which gets another ending or is replaced by a number or another word."""
         index, chance = self._random.randrange(len(words)), self._random.random()
         if chance < 0.5:
             new = words[index][: max(2, len(words[index]) // 2)] + self._random.choice(_ENDINGS)

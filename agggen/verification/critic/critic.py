@@ -1,4 +1,4 @@
-"""The learned critic: which triples of a record a text expresses, and which words of the text are hallucinated."""
+"""The critic: predicts which triples of a record a text expresses, and which words of the text are hallucinated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHIPPED = Path(__file__).with_name("model")
 """The critic that is part of agggen."""
 _BATCH = 64
 
-Said = Literal["said", "part", "contradicted", "missing"]
+Verdict = Literal["said", "part", "contradicted", "missing"]
 
 
 class CriticError(BundleError):
@@ -35,10 +35,10 @@ class CriticError(BundleError):
 
 @dataclass(frozen=True, slots=True)
 class TripleVerdict:
-    """Whether and how a text expresses one triple."""
+    """How a text expresses one triple."""
 
     triple: Triple
-    verdict: Said
+    verdict: Verdict
     """The most probable of `VERDICTS`."""
     said: float
     """The probability that the text expresses the triple, complete and correct."""
@@ -46,7 +46,7 @@ class TripleVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The critic's verdicts on one text, hallucinated words, and scores in [0, 1]."""
+    """The critic's verdicts and scores (in [0, 1]) of one text."""
 
     verdicts: tuple[TripleVerdict, ...]
     invented: tuple[Span, ...]
@@ -54,11 +54,11 @@ class Judgement:
     coverage: float
     """The fraction of the record that the text expresses."""
     correctness: float
-    """The fraction of the text that the record supports: 1 without hallucinated or contradicted content."""
+    """The degree to which the record supports the text: 1 without hallucinated or contradicted content."""
 
 
 class Critic:
-    """A network with its vocabulary, from `train_critic` or `load_critic`. Not thread-safe."""
+    """A network with its vocabulary; see `train_critic` and `load_critic`. Not thread-safe."""
 
     def __init__(self, network: CriticNetwork, vocabulary: Sequence[str], sources: dict[str, Any]) -> None:
         self.network, self.vocabulary, self.sources = network, tuple(vocabulary), sources
@@ -66,13 +66,13 @@ class Critic:
         self.temperature = 1.0
         """Divides the logits of the verdicts."""
         self.metrics: dict[str, float] = {}
-        """Measured on synthetic errors in dev texts."""
+        """Metrics on dev texts with synthetic errors."""
         self.reliability: list[tuple[float, float, int]] = []
-        """By bin of the probability of ``said``: mean probability, fraction of triples labelled ``said``, count."""
+        """The reliability diagram of the probability of ``said``: see `training.reliability`."""
 
     @torch.no_grad()
     def judge(self, records: Sequence[Record], texts: Sequence[str]) -> list[Judgement]:
-        """The judgement of each text; results do not depend on the batch, up to floating-point rounding.
+        """The judgement of each text; independent of batch composition, up to floating-point rounding.
 
         Raises:
             AggGenError: the numbers of records and texts differ, or are zero.

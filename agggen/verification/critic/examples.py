@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agggen.verification.critic.network import VERDICTS
-from agggen.verification.critic.tokens import PUNCTUATION, Item, text_words, value_words
+from agggen.verification.critic.tokens import PUNCTUATION, TripleText, text_words, value_words
 
 SAID, PART, WRONG, MISSING = range(len(VERDICTS))
 UNKNOWN = -1
-"""Label of a triple whose verdict on the corrupted text is unknown; ignored in training."""
+"""Label of a triple for which the correct verdict is unknown; ignored in training."""
 
 Words = tuple[str, ...]
 
@@ -19,7 +19,7 @@ Words = tuple[str, ...]
 class Example:
     """A training example; correct unless labels are given."""
 
-    triples: list[Item]
+    triples: list[TripleText]
     words: list[str]
     labels: list[int] = field(default_factory=list)
     """For each triple an index into `VERDICTS`, or `UNKNOWN`."""
@@ -39,34 +39,34 @@ class Example:
         return [index for index, label in enumerate(self.labels) if label == SAID]
 
     def splice(self, starts: Sequence[int], size: int, new: Words, invented: bool) -> None:
-        """Replaces `size` words from each start by `new`; if `invented`, marks those that occur in no triple."""
-        known = self.value_words()
-        marks = [int(invented and word not in known) for word in new]
+        """Replaces `size` words at each start by `new`; with `invented`, labels new words that no triple has."""
+        record_words = self.value_words()
+        marks = [int(invented and word not in record_words) for word in new]
         for start in reversed(starts):
             self.words[start : start + size] = new
             self.invented[start : start + size] = marks
 
     def mark_lost(self, before: Sequence[str], label: int) -> None:
-        """Gives `label` to expressed triples whose subject or object `before` mentions but the text now does not."""
+        """Labels the expressed triples whose subject or object only the text `before` a change mentions."""
         for index in self.said:
             subject, _, value = self.triples[index]
-            if any(mention(name, before)[1] and not mention(name, self.words)[1] for name in (subject, value)):
+            if any(locate(name, before)[1] and not locate(name, self.words)[1] for name in (subject, value)):
                 self.labels[index] = label
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
-        """Marks, in the mentions of `words` that begin at `starts`, the words that occur in no triple."""
-        known = self.value_words()
+        """Labels the words that are in no triple, in the mentions of `words` that begin at `starts`."""
+        record_words = self.value_words()
         for start in starts:
             for at in range(start, start + len(words)):
-                self.invented[at] = int(self.words[at] not in known)
+                self.invented[at] = int(self.words[at] not in record_words)
 
     def value_words(self) -> set[str]:
         """The words of all subjects and objects."""
         return {word for subject, _, value in self.triples for name in (subject, value) for word in value_words(name)}
 
 
-def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
-    """The words that mention a value, with or without its qualifier, and their first indices; both empty if none do."""
+def locate(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
+    """The words that mention a value, with or without its qualifier, and its start indices; both empty without one."""
     for words in (value_words(value), value_words(value, qualifier=False)):
         size = len(words)
         if starts := [at for at in range(len(text) - size + 1) if tuple(text[at : at + size]) == words]:
@@ -82,8 +82,8 @@ def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def to_example(triples: Iterable[Item], text: str, label: int = SAID) -> Example | None:
-    """The example of a text, with one label for all triples; None without triples or words."""
+def to_example(triples: Iterable[TripleText], text: str, label: int = SAID) -> Example | None:
+    """The example of a text, with `label` for all triples; None without triples or words."""
     items, words = list(triples), text_words(text)[0]
     if not items or all(word in PUNCTUATION for word in words):
         return None

@@ -1,8 +1,8 @@
 """The critic's network: a Transformer over triples and text, with word similarities as an attention bias.
 
-A word of a value should attend to its mention in the text even if the word is not in the training data. Each head
-therefore adds a weighted sum of five features of word pairs to its attention logits: cosine similarity of character
-n-grams; equality; equality of the words and of adjacent words; same triple; one word in the triples, one in the text.
+Words unseen in training must also attend to their mentions in the text. Each head therefore adds to its attention
+logits a weighted sum of five features of a word pair: cosine similarity of character n-grams; equality; equality of the
+words and of adjacent words; same triple; one word in a triple and the other in the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from agggen.verification.critic.tokens import BUCKETS, LONGEST_TEXT, LONGEST_VALUE, Inputs, Role
 
 VERDICTS = ("said", "part", "contradicted", "missing")
-"""The classes of a triple: expressed correctly; in part; with another value, predicate or subject; not at all."""
+"""The classes of triples: expressed correctly; in part; with a wrong value, predicate or subject; not at all."""
 _SIMILARITY_DIM, _PAIR_FEATURES = 64, 5
 
 
@@ -33,19 +33,19 @@ class NetworkConfig:
 
 
 class Logits(NamedTuple):
-    """The outputs for a batch of B sequences of L words, each defined only at certain positions."""
+    """The outputs for a batch of B sequences of L words."""
 
     verdicts: Tensor
-    """(B, L, 4) logits of `VERDICTS`, at the marks of triples."""
+    """(B, L, 4) logits of `VERDICTS`; only meaningful at the marks of triples."""
     invented: Tensor
-    """(B, L) logits that no triple supports the word, at the words of the text."""
+    """(B, L) logits that a word is hallucinated; only meaningful at the words of the text."""
 
 
 class CriticNetwork(nn.Module):
-    """Scores the triples and the words of the text of each sequence."""
+    """Classifies the triples and the words of the text of each sequence."""
 
     projection: Tensor
-    """(BUCKETS, 64) fixed random vectors; words are compared by the sums over their n-grams."""
+    """(BUCKETS, 64) fixed random vectors of n-grams; the sum over a word's n-grams represents the word."""
 
     def __init__(self, vocabulary_size: int, config: NetworkConfig) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class CriticNetwork(nn.Module):
         return Logits(self.verdicts(hidden), self.invented(hidden)[..., 0])
 
     def _pairs(self, inputs: Inputs, in_text: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, L, L, 5) of word pairs, and (B, L, 3) of each word's best match in the text or triples."""
+        """Features (B, L, L, 5) of word pairs, and (B, L, 3) the maxima over the other words of the first three."""
         vectors = F.embedding_bag(inputs.grams, self.projection, inputs.offsets, mode="sum").view(*in_text.shape, -1)
         vectors = F.normalize(vectors, dim=-1) * inputs.content[..., None]
         across = (in_text[:, :, None] != in_text[:, None, :]).float()
@@ -95,13 +95,15 @@ class CriticNetwork(nn.Module):
         neighbour[:, 1:, 1:] += equal[:, :-1, :-1]
         neighbour[:, :-1, :-1] += equal[:, 1:, 1:]
         neighbour = neighbour * equal
-        same = ((inputs.triples[:, :, None] == inputs.triples[:, None, :]) & (inputs.triples[:, :, None] >= 0)).float()
+        same_triple = (
+            (inputs.triples[:, :, None] == inputs.triples[:, None, :]) & (inputs.triples[:, :, None] >= 0)
+        ).float()
         support = torch.stack([feature.amax(-1) for feature in (similar, equal, neighbour)], -1)
-        return torch.stack([similar, equal, neighbour, same, across], -1), support * inputs.content[..., None]
+        return torch.stack([similar, equal, neighbour, same_triple, across], -1), support * inputs.content[..., None]
 
 
 class _Layer(nn.Module):
-    """Self-attention with pair features and a feed-forward network, each after layer normalisation."""
+    """Self-attention with pair features, then a feed-forward network, each after layer normalisation."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()

@@ -1,9 +1,8 @@
-"""Records and texts as the input of the critic's network.
+"""Records and texts as inputs of the critic's network.
 
-A sequence consists of a mark and the words of subject, predicate and object for each triple, then a mark and the words
-of the text. Words are in the normal form of ``agggen.verification.normal``: numbers and dates by value, no case, no
-accents. Each word is embedded by its id, if it is frequent in training, and by hashed character n-grams, so that
-mentions of a name that is not in the training data have similar embeddings.
+A sequence has a mark and the words of subject, predicate and object for each triple, then a mark and the words of the
+text. Words are in the normal form of ``agggen.verification.normal``. A word is embedded by its id, if it is frequent in
+training, and by hashed character n-grams, so that variants of a name unseen in training have similar embeddings.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _KINDS = {"word": "", "ordinal": "", "number": "#", "date": "@", "unit": "~"}
 _SENTENCE_END, _CAMEL = re.compile(r"[.;!?]"), re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUALIFIER = re.compile(r"\s*\([^)]*\)")
 
-Item = tuple[str, str, str]
-"""Subject, predicate and object of a triple."""
+TripleText = tuple[str, str, str]
+"""Subject, predicate and object of a triple, as strings."""
 
 
 class Role(IntEnum):
-    """The part of the sequence to which a word belongs."""
+    """The part of a sequence to which a word belongs."""
 
     TRIPLE = 0
     """The mark of a triple."""
@@ -67,7 +66,7 @@ def text_words(text: str) -> tuple[list[str], list[Span]]:
 
 @lru_cache(maxsize=1 << 16)
 def value_words(value: str, qualifier: bool = True) -> tuple[str, ...]:
-    """The words of a subject or object; without `qualifier`, a remark in parentheses is dropped (``Nord (album)``)."""
+    """The words of a subject or object; without `qualifier`, except a remark in parentheses (``Nord (album)``)."""
     plain = value.replace("_", " ").strip('" ')
     if not qualifier:
         plain = _QUALIFIER.sub("", plain).strip() or plain
@@ -83,12 +82,12 @@ def predicate_words(predicate: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 17)
 def _grams(word: str) -> tuple[int, ...]:
-    """The buckets of a word, its trigrams and its prefix; for a number, date or unit, of the token and its length."""
+    """The buckets of a word, its trigrams and prefix; of a number, date or unit and its length."""
     if word[0] in "#@~":
         pieces = [word, f"{word[0]}{len(word)}"]
     else:
-        whole = f"<{word}>"
-        pieces = [whole, word[:4] + "-", *(whole[start : start + 3] for start in range(len(whole) - 2))]
+        padded = f"<{word}>"
+        pieces = [padded, word[:4] + "-", *(padded[start : start + 3] for start in range(len(padded) - 2))]
     return tuple(zlib.crc32(piece.encode()) % BUCKETS for piece in dict.fromkeys(pieces[:16]))
 
 
@@ -114,16 +113,16 @@ class Inputs:
     """(B, L) 1 for words, 0 for marks, punctuation and padding."""
 
     def marks(self, row: int) -> Tensor:
-        """Whether each position of a sequence is the mark of a triple."""
+        """(L,) Whether each position of a sequence is the mark of a triple."""
         return (self.roles[row] == Role.TRIPLE) & ~self.padding[row]
 
     def text(self, row: int) -> Tensor:
-        """The positions of the words of the text in a sequence."""
+        """(words,) The positions of the text's words in a sequence."""
         return ((self.roles[row] == Role.TEXT) & ~self.padding[row]).nonzero()[1:, 0]
 
 
-def collate(items: Sequence[tuple[Sequence[Item], Sequence[str]]], vocabulary: Mapping[str, int]) -> Inputs:
-    """The batch of `items`, pairs of the triples of a record and the words of a text."""
+def collate(items: Sequence[tuple[Sequence[TripleText], Sequence[str]]], vocabulary: Mapping[str, int]) -> Inputs:
+    """The batch of `items`, pairs of a record's triples and a text's words."""
     sequences = [_sequence(triples, text) for triples, text in items]
     length = max(len(sequence) for sequence in sequences)
     shape = (len(sequences), length)
@@ -146,13 +145,13 @@ def collate(items: Sequence[tuple[Sequence[Item], Sequence[str]]], vocabulary: M
     return Inputs(ids, torch.tensor(grams), torch.tensor(offsets), roles, positions, triples, padding, content)
 
 
-def approximate_length(triples: Sequence[Item], text: Sequence[str]) -> int:
-    """The length of a sequence if a triple has 12 words and marks, to sort sequences by length."""
+def approximate_length(triples: Sequence[TripleText], text: Sequence[str]) -> int:
+    """An estimate of a sequence's length, with 12 words and marks per triple."""
     return len(text) + 12 * len(triples)
 
 
-def _sequence(triples: Sequence[Item], text: Sequence[str]) -> list[tuple[str, int, int, int]]:
-    """Word, role, position and triple index of each element of a sequence."""
+def _sequence(triples: Sequence[TripleText], text: Sequence[str]) -> list[tuple[str, int, int, int]]:
+    """(word, role, position, triple index) of each element of a sequence."""
     sequence = []
     for index, (subject, predicate, value) in enumerate(triples):
         sequence.append((_MARK, int(Role.TRIPLE), 0, index))

@@ -21,7 +21,7 @@ from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, 
 from agggen.verification.critic.tokens import Inputs, approximate_length, collate, predicate_words
 
 _BATCHES_DRAWN = 8  # number of batches whose examples are drawn together and sorted by length
-_HIDDEN_SHARE = 0.15  # fraction of word ids hidden in training, so that character n-grams are used
+_HIDDEN_SHARE = 0.15  # fraction of word ids replaced by 0 in training, so that character n-grams are used
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def train_critic(
         train: examples that are correct or have human labels.
         dev: correct examples that are not in `train`.
         config, network: the settings of training and the sizes of the network.
-        sources: a description of the training data, saved with the critic.
+        sources: a description of the training data, which is saved with the critic.
         progress: called every 100 steps with the mean loss since the last call.
 
     Raises:
@@ -73,7 +73,10 @@ def train_critic(
     """
     config, network = config or CriticTraining(), network or NetworkConfig()
     if not train or not dev:
-        raise CorpusError("a critic needs texts to train on and others to be calibrated on; one of the two has none")
+        empty = "training" if not train else "calibration"
+        raise CorpusError(
+            f"there are no texts for the {empty} of the critic; it needs texts for training and calibration"
+        )
     torch.manual_seed(config.seed)
     generator = random.Random(config.seed)
     vocabulary = _vocabulary(train, config.vocabulary)
@@ -126,7 +129,7 @@ def _inputs(batch: Sequence[Example], ids: Mapping[str, int]) -> Inputs:
 
 
 def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
-    """The labels of verdicts and of invented words, each (B, L); `UNKNOWN` at positions that are ignored."""
+    """The labels of verdicts and of invented words, each (B, L); `UNKNOWN` at other positions."""
     verdicts, invented = (torch.full(inputs.words.shape, UNKNOWN) for _ in range(2))
     for row, example in enumerate(batch):
         verdicts[row, inputs.marks(row)] = torch.tensor(example.labels)
@@ -145,7 +148,7 @@ def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
 
 @torch.no_grad()
 def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
-    """Sets the temperature by the likelihood of the verdicts on half of `examples`, the metrics by the other half."""
+    """Sets the temperature that maximises the likelihood of half of `examples`, and the metrics of the other half."""
     critic.network.eval()
     outputs_of: tuple[list[Tensor], ...] = ([], [])
     targets_of: tuple[list[Tensor], ...] = ([], [])
@@ -182,10 +185,7 @@ def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
 
 
 def reliability(probabilities: Tensor, outcomes: Tensor, bins: int = 10) -> list[tuple[float, float, int]]:
-    """The reliability diagram: for each non-empty bin of equal width, mean probability, share of outcomes, and count.
-
-    The expected calibration error is the mean of ``|probability - share|``, weighted by the counts.
-    """
+    """The reliability diagram: for each non-empty bin of equal width, mean probability, share of outcomes, count."""
     bin_of = (probabilities * bins).long().clamp(max=bins - 1)
     return [
         (probabilities[members].mean().item(), outcomes[members].float().mean().item(), int(members.sum()))

@@ -1,7 +1,7 @@
 """Slot errors of texts about E2E records: missed, added and wrong values."""
 
-from agggen.verification.e2e.matching import known as known
-from agggen.verification.e2e.matching import says as says
+from agggen.verification.e2e.matching import expresses as expresses
+from agggen.verification.e2e.matching import has_patterns as has_patterns
 from agggen.verification.e2e.patterns import Reading as Reading
 from agggen.verification.e2e.scores import SLOTS as SLOTS
 from agggen.verification.e2e.scores import VERSION as VERSION

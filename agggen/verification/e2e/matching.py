@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from agggen.verification.e2e.family import FAMILY_FRIENDLY
 from agggen.verification.e2e.patterns import AREA, EAT_TYPE, FOOD, NAMES, PLACES, Pattern, Reading
-from agggen.verification.e2e.prices_and_ratings import CUSTOMER_RATING, LOOSE, PRICE_RANGE
+from agggen.verification.e2e.prices_and_ratings import CUSTOMER_RATING, NOUN_BEFORE_ADJECTIVE, PRICE_RANGE
 from agggen.verification.normal import Span, containing
 
 Slots = Mapping[str, tuple[str, ...]]
@@ -30,7 +30,7 @@ class Mention:
 
 
 def fold(text: str) -> str:
-    """`text` in lower case, without accents, with one kind of quote and dash; character offsets do not change."""
+    """`text` in lower case, without accents, with one kind of quote and dash, and the same character offsets."""
     if text.isascii():
         return text.lower()
     folded = []
@@ -42,14 +42,14 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def value_key(value: str) -> str:
-    """The form in which values are compared: folded, with one spelling of "centre" and of ranges such as £20-25."""
+    """The normal form of a value for comparison: folded, with one spelling of "centre" and of ranges such as £20-25."""
     key = re.sub(r"\s+", " ", fold(unicodedata.normalize("NFC", value))).strip()
     return re.sub(r"(?<=\d) ?- ?£? ?(?=\d)", "-", key.replace("center", "centre"))
 
 
 @lru_cache(maxsize=1 << 12)
-def verbatim(slot: str, value: str) -> Pattern:
-    """A pattern for the words of `value`; ``the`` before a name of several words is optional."""
+def literal_pattern(slot: str, value: str) -> Pattern:
+    """A pattern for the words of `value`; a first word ``the`` is optional before several other words."""
     words = re.findall(r"\w+|[^\w\s-]+", fold(value)) or [fold(value)]
     article = r"(?:the[\s-]+)?" if words[0] == "the" and len(words) > 2 else ""
     expression = r"[\s-]*".join(re.escape(word) for word in words[bool(article) :])
@@ -57,8 +57,8 @@ def verbatim(slot: str, value: str) -> Pattern:
 
 
 _PATTERNS = (
-    *(*EAT_TYPE, *FOOD, *AREA, *CUSTOMER_RATING, *PRICE_RANGE, *FAMILY_FRIENDLY, *LOOSE),
-    *(*(verbatim("name", name) for name in NAMES), *(verbatim("near", place) for place in PLACES)),
+    *(*EAT_TYPE, *FOOD, *AREA, *CUSTOMER_RATING, *PRICE_RANGE, *FAMILY_FRIENDLY, *NOUN_BEFORE_ADJECTIVE),
+    *(*(literal_pattern("name", name) for name in NAMES), *(literal_pattern("near", place) for place in PLACES)),
 )
 _READINGS: dict[Reading, tuple[Pattern, ...]] = {
     "published": tuple(pattern for pattern in _PATTERNS if pattern.reading != "plain"),
@@ -72,34 +72,35 @@ def canonical(slot: str, value: str) -> str:
     return _KNOWN.get((slot, value_key(value)), value)
 
 
-def known(slot: str, value: str) -> bool:
-    """Whether there are patterns for `value`; otherwise only its `verbatim` words match."""
+def has_patterns(slot: str, value: str) -> bool:
+    """Whether there are patterns for `value`; otherwise only its `literal_pattern` matches."""
     return (slot, value_key(value)) in _KNOWN
 
 
 def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
-    """The values that `text` (in Unicode form NFC) expresses, in text order.
+    """The mentions of values in `text` (in Unicode form NFC), in text order.
 
     An ambiguous phrase means a value in `slots` if possible. Phrases inside a longer phrase of the same slot or inside
     a name are ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are vague
     phrases if the text has another phrase for the slot.
     """
     folded = fold(text)
-    record_patterns = tuple(verbatim(slot, value) for slot in slots for value in slots[slot] if not known(slot, value))
+    without = ((slot, value) for slot in slots for value in slots[slot] if not has_patterns(slot, value))
+    record_patterns = tuple(literal_pattern(slot, value) for slot, value in without)
     matches = [
         (span, pattern)
         for span, patterns in _matches(folded, reading, record_patterns)
-        for pattern in _fitting(patterns, slots)
+        for pattern in _compatible(patterns, slots)
     ]
     specific = {pattern.slot for _, pattern in matches if not pattern.vague}
     result: list[Mention] = []
     for span, pattern in matches:
         if pattern.values and not (pattern.vague and pattern.slot in specific):
-            result.append(Mention(pattern.slot, _meaning(pattern, slots, result), span))
+            result.append(Mention(pattern.slot, _value_of(pattern, slots, result), span))
     return result
 
 
-def says(text: str, slot: str, value: str) -> bool:
+def expresses(text: str, slot: str, value: str) -> bool:
     """Whether `text` expresses `value` of `slot`, in the plain reading."""
     value = canonical(slot, value)
     result = mentions(unicodedata.normalize("NFC", text), {slot: (value,)}, "plain")
@@ -108,7 +109,7 @@ def says(text: str, slot: str, value: str) -> bool:
 
 @lru_cache(maxsize=1 << 10)  # called once per triple with the same text
 def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]) -> list[tuple[Span, list[Pattern]]]:
-    """Spans with the patterns that match, in text order, except inside a name or a longer span of the same slot."""
+    """(span, matching patterns) in text order, except inside a name or a longer span of the same slot."""
     spans: dict[Span, list[Pattern]] = {}
     for pattern in (*_READINGS[reading], *record_patterns):
         if pattern.cue in folded:
@@ -122,14 +123,14 @@ def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]
     return outermost
 
 
-def _fitting(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
-    """The patterns of a span that can mean a value of the record; if there are none, the first pattern."""
+def _compatible(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
+    """The patterns that can mean a value of the record; if there are none, only the first pattern."""
     fitting = [pattern for pattern in patterns if not set(pattern.values).isdisjoint(slots.get(pattern.slot, ()))]
     return fitting or patterns[:1]
 
 
-def _meaning(pattern: Pattern, slots: Slots, earlier: list[Mention]) -> str:
-    """The pattern's first value that is in the record, else its first value mentioned earlier, else its first value."""
+def _value_of(pattern: Pattern, slots: Slots, earlier: list[Mention]) -> str:
+    """The value that a phrase means: the first in the record, else the first mentioned earlier, else the first."""
     mentioned = [mention.value for mention in earlier if mention.slot == pattern.slot]
     candidates = (
         value for values in (slots.get(pattern.slot, ()), mentioned) for value in pattern.values if value in values

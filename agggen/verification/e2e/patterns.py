@@ -1,11 +1,11 @@
 """Regular expressions for the phrases that express E2E's slots, each with its possible values.
 
-The phrases were written from the development sets only. They match folded text (``matching.fold``): lower case, no
-accents, one kind of quote and dash. A space matches spaces and hyphens, so that ``kid friendly`` also finds
-"kid-friendly" and the tokenised "kid - friendly"; a space with a question mark is optional.
+The phrases were collected from the development sets. They match folded text (``matching.fold``). A space in a phrase
+matches spaces and hyphens: ``kid friendly`` also matches "kid-friendly" and the tokenised "kid - friendly"; ``" ?"`` is
+an optional space.
 
-A phrase may mean several values: E2E has two vocabularies for prices (cheap, less than £20) and ratings (low, 1 out of
-5), and people use them interchangeably. The record determines the value.
+A phrase may mean several values, of which the record determines one: people use E2E's two vocabularies for prices
+(cheap, less than £20) and ratings (low, 1 out of 5) interchangeably.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Reading = Literal["published", "plain"]
-"""``published`` reproduces the published numbers; ``plain`` follows human understanding (see ``scores``)."""
+"""How phrases are interpreted: ``published`` as in published numbers; ``plain`` as people do (see ``scores``)."""
 
 NAMES = (
     *("Alimentum", "Aromi", "Bibimbap House", "Blue Spice", "Browns Cambridge", "Clowns", "Cocum", "Cotto"),
@@ -25,7 +25,7 @@ NAMES = (
     *("The Twenty Two", "The Vaults", "The Waterman", "The Wrestlers", "Travellers Rest Beefeater", "Wildwood"),
     "Zizzi",
 )
-"""The venues of E2E's meaning representations, to detect texts that name another venue than the record's."""
+"""The values of ``name`` in E2E's meaning representations, to detect texts that name the wrong venue."""
 
 PLACES = (
     *("All Bar One", "Avalon", "Burger King", "Café Adriatic", "Café Brazil", "Café Rouge", "Café Sicilia"),
@@ -42,10 +42,10 @@ class Pattern:
 
     slot: str
     values: tuple[str, ...]
-    """The possible values; the phrase means the record's value, else the first. Empty: the phrases are ignored."""
+    """The possible values: the record's value is meant, else the first. Empty: the phrases are ignored."""
     regex: re.Pattern[str]
     vague: bool = False
-    """Whether the phrases are ignored if the text has another phrase for the slot ("decent", "3 out of 5")."""
+    """Whether the phrases are ignored if the text has a clearer phrase for the slot ("decent", "3 out of 5")."""
     reading: Reading | None = None
     """The reading to which the phrases belong; None: both."""
     cue: str = ""
@@ -60,7 +60,7 @@ def phrases(
     reading: Reading | None = None,
     cue: str = "",
 ) -> Pattern:
-    """A pattern for whole words of folded text; the first matching alternative counts."""
+    """A pattern for the `alternatives` as whole words of folded text; at a position, the first match counts."""
     joined = "|".join(alternatives).replace(" ?", r"[\s-]*").replace(" ", r"[\s-]+")
     return Pattern(slot, values, re.compile(rf"(?<!\w)(?:{joined})(?!\w)"), vague, reading, cue)
 

@@ -1,4 +1,4 @@
-"""Phrases for ``priceRange`` and ``customerRating``: a noun with an adjective of degree, or numbers."""
+"""Phrases for ``priceRange`` and ``customerRating``: nouns with adjectives of degree, and numbers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _OUT_OF_FIVE = "(?:5|five)(?: stars?)?"
 
 
 def _stars(number: str) -> tuple[Pattern, ...]:
-    """N out of 5 and N stars, in digits or words. In "1 out of 5 stars", the longer phrase hides "5 stars"."""
+    """N out of 5 and N stars, in digits or words. The longer phrase of "1 out of 5 stars" hides "5 stars"."""
     figure = _FIGURES[number]
     values = (f"{number} out of 5", *{"1": ("low",), "3": ("average",), "5": ("high",)}.get(number, ()))
     return (
@@ -118,7 +118,7 @@ def _amount(figures: str) -> str:
 
 
 _20, _25, _30 = _amount("20|twenty"), _amount("25|twenty five"), _amount("30|thirty")
-_CHEAP, _DEAR = ("cheap", "less than £20"), ("high", "more than £30")
+_CHEAP, _EXPENSIVE = ("cheap", "less than £20"), ("high", "more than £30")
 _MODERATE = ("moderate", "£20-25", "less than £20")
 _MIDDLE = ("moderate", "£20-25")
 _NOT_VERY = "(?:not|n ?' ?t)(?: (?:the|a|an|very|too|so|that|particularly|really|all)){0,2} "
@@ -159,32 +159,32 @@ PRICE_RANGE = (
     _priced(_MODERATE, _price("(?:moderate|moderately|mid(?:dle)?|medium|mid ?range|mid level)"), reading="plain"),
     _priced(_MODERATE, f"(?:mid(?:dle)? ?(?:priced?|ranged?)|moderately ranged){_NO_RATING}", reading="plain"),
     _priced(_MIDDLE, _price("(?:average|averagely|decent|fair|fairly)"), vague=True, reading="plain"),
-    _priced(_DEAR, "expensive(?:ly)?"),
-    _priced(_DEAR, _price("(?:high|expensive)", _PUBLISHED_PRICE_NOUN)),
-    _priced(_DEAR, "price?y|pricier", "costly", "high end", "upscale|upmarket", reading="plain"),
-    _priced(_DEAR, _price("(?:high|highly|higher|highest|exclusive|premium)"), reading="plain"),
-    _priced(_DEAR, _price("(?:higher than|more than|above|over) (?:the )?average"), reading="plain"),
-    _priced((*_DEAR, *_MIDDLE), "(?:moderately|fairly|somewhat) expensive", reading="plain"),
-    _priced((*_DEAR, *_MIDDLE), f"{_NOT_VERY}cheap\\w*", vague=True, reading="plain"),
+    _priced(_EXPENSIVE, "expensive(?:ly)?"),
+    _priced(_EXPENSIVE, _price("(?:high|expensive)", _PUBLISHED_PRICE_NOUN)),
+    _priced(_EXPENSIVE, "price?y|pricier", "costly", "high end", "upscale|upmarket", reading="plain"),
+    _priced(_EXPENSIVE, _price("(?:high|highly|higher|highest|exclusive|premium)"), reading="plain"),
+    _priced(_EXPENSIVE, _price("(?:higher than|more than|above|over) (?:the )?average"), reading="plain"),
+    _priced((*_EXPENSIVE, *_MIDDLE), "(?:moderately|fairly|somewhat) expensive", reading="plain"),
+    _priced((*_EXPENSIVE, *_MIDDLE), f"{_NOT_VERY}cheap\\w*", vague=True, reading="plain"),
     _priced((*_CHEAP, *_MIDDLE), f"{_NOT_VERY}expensive", vague=True, reading="plain"),
 )
 
 # --- the published reading only ---------------------------------------------------------------------------------------
 
 
-def _loose(slot: str, noun: str, most_between: int, values: tuple[str, ...], adjective: str) -> Pattern:
+def _noun_before_adjective(slot: str, noun: str, most_between: int, values: tuple[str, ...], adjective: str) -> Pattern:
     phrase = f"{noun}(?: \\w+){{0,{most_between}}}? {adjective}"
     return phrases(slot, values, phrase, reading="published", cue=adjective)
 
 
-_DEGREES = (("low", _CHEAP, _ONE_STAR), ("average", _MODERATE, _THREE_STARS), ("high", _DEAR, _FIVE_STARS))
-LOOSE = tuple(
+_DEGREES = (("low", _CHEAP, _ONE_STAR), ("average", _MODERATE, _THREE_STARS), ("high", _EXPENSIVE, _FIVE_STARS))
+NOUN_BEFORE_ADJECTIVE = tuple(
     pattern
     for adjective, price, rating in _DEGREES
     for pattern in (
-        _loose("priceRange", "price(?:s| range)?", 3, price, adjective),
-        _loose("customerRating", "(?:ratings?|rated|reviews?)", 2, rating, adjective),
+        _noun_before_adjective("priceRange", "price(?:s| range)?", 3, price, adjective),
+        _noun_before_adjective("customerRating", "(?:ratings?|rated|reviews?)", 2, rating, adjective),
     )
 )
-"""A noun and an adjective shortly after it, even if the adjective belongs to another noun: "a high price range and an
-average customer rating" also counts as an average price."""
+"""A noun and an adjective shortly after it, even of another noun: "a high price range and an average customer rating"
+also means an average price."""

@@ -1,16 +1,15 @@
 """Slot errors of texts generated from E2E records, and their rate over a corpus (Dušek, Howcroft and Rieser 2019).
 
-For each slot, the record's values that are not in the text are paired with the text's values that are not in the
-record: pairs are *wrong*, unpaired values *missed* or *added*. Repeated mentions count once. The slot error rate is the
-number of all errors divided by the number of the records' values, names included.
+For each slot, values that only the record has are paired with values that only the text has: pairs are *wrong*, other
+values *missed* or *added*. Repeated mentions count once. The slot error rate is the number of errors divided by the
+number of the records' values, names included.
 
-The reading "published" reproduces the published numbers, as far as they can be inferred from the annotation of the
-cleaned development set: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes) and
-attaches an adjective to a noun shortly before it ("a high price range and an average customer rating" also means an
-average price). It finds exactly the annotated values in 96.4 % of the 4,299 development texts and in 94.9 % of the
-33,525 training texts, which were not used to write the phrases, and reproduces the AggGen paper's numbers for its E2E
-outputs. "plain" follows human understanding; use it to judge generated texts. It finds a quarter of the values that are
-annotated as missed.
+The reading "published" imitates the scorer of the published numbers, as inferred from the annotated values of cleaned
+E2E: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes) and attaches an adjective to
+a noun shortly before it ("a high price range and an average customer rating" also means an average price). It finds
+exactly the annotated values in 96.4 % of the 4,299 development texts and 94.9 % of the 33,525 training texts, which did
+not serve to collect phrases, and reproduces the AggGen paper's numbers for its E2E outputs. The reading "plain"
+interprets phrases as people do; use it for generated texts. It finds a quarter of the values annotated as missed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "fam
 """The slots of E2E in the corpus's order and the corpus reader's spelling."""
 
 VERSION = 1
-"""Version of the patterns, in the signatures of scores; to be increased with each change of a pattern."""
+"""Version of the patterns, for signatures of scores; must be increased when a pattern changes."""
 
 _BY_KEY = {slot.lower(): slot for slot in SLOTS} | {"rating": "customerRating"}
 
@@ -40,13 +39,13 @@ class SlotError:
 
     slot: str
     value: str | None
-    """The record's value; None if the text's value was added."""
+    """The record's value; None for an added value."""
     said: str | None
-    """The text's value; None if the record's value was missed."""
+    """The text's value; None for a missed value."""
     phrase: str | None
-    """The phrase of the text that means `said`; None if `said` is None."""
+    """The text's phrase for `said`; None for a missed value."""
     span: tuple[int, int] | None
-    """The characters ``[start, end)`` of the phrase in the text (Unicode form NFC); None without a phrase."""
+    """The characters ``[start, end)`` of the phrase in the text (Unicode form NFC); None for a missed value."""
 
     def __str__(self) -> str:
         if self.said is None:

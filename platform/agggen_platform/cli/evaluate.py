@@ -92,10 +92,10 @@ def evaluate(
 
 
 def _print_scores(report: Report) -> None:
-    from agggen.report.content import shown
+    from agggen.report.content import format_cell
 
     rows = [
-        (f"{section.key}/{name}", *map(shown, values))
+        (f"{section.key}/{name}", *map(format_cell, values))
         for section in report.sections
         for name, *values in (row.values() for row in section.table().rows)
     ]

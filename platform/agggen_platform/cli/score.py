@@ -54,7 +54,7 @@ def score(
     """
     from agggen.errors import CorpusError
     from agggen.evaluation.files import read_texts
-    from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of
+    from agggen.evaluation.systems import measure_system, metrics_of, non_slot_predicate
 
     check_json(json, [records, hypotheses, *([against] if against else [])])
     names = None if metrics is None else names_in(metrics)
@@ -63,7 +63,7 @@ def score(
     if unreferenced := [record.id for record in read if not record.references]:
         raise CorpusError(f"{records}, record {unreferenced[0]!r}: there is no reference text to score against")
     chosen = metrics_of(protocol, names, read)
-    if names is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
+    if names is None and protocol == "e2e" and (foreign := non_slot_predicate(read)):
         console.note(f"No slot errors: {foreign} is not a slot of E2E")
     ids = [record.id for record in read]
     texts = _texts(hypotheses, read_texts(hypotheses, ids, records))

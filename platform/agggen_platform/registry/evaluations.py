@@ -18,7 +18,7 @@ from typing import Any
 from agggen.bundle import Bundle
 from agggen.config import flatten
 from agggen.errors import ConfigError
-from agggen.evaluation import method
+from agggen.evaluation import without_counts
 from agggen.generation.generator import InferenceConfig
 from agggen.verification.critic.critic import Critic
 from agggen_platform.mlflow_client import mlflow_client
@@ -192,7 +192,7 @@ class Gate:
     def _evaluations(self, version: Version) -> dict[tuple[str, str], Evaluation]:
         """The version's evaluations that have the metric, by the values that must be equal for a comparison."""
         evaluations = [evaluation for evaluation in evaluations_of(version) if self.metric in evaluation.scores]
-        return {(item.key, method(item.scores[self.metric][1])): item for item in evaluations}
+        return {(item.key, without_counts(item.scores[self.metric][1])): item for item in evaluations}
 
     def _missing(self, *known: tuple[Version, dict[tuple[str, str], Evaluation]]) -> str:
         """A message that names the missing evaluations and the commands that create them."""

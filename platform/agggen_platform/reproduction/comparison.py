@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from agggen.errors import ConfigError
-from agggen.evaluation import method
+from agggen.evaluation import without_counts
 from agggen.report.build import source_of
 from agggen_platform.reproduction.records import RunRecord, Score
 from agggen_platform.reproduction.tables import Line, Table
@@ -95,7 +95,7 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
     signatures: dict[str, list[tuple[str, object]]] = {}
     for _, name, record, score in _scores(table, records):
         if score.signature:
-            signatures.setdefault(name, []).append((record.name, method(score.signature)))
+            signatures.setdefault(name, []).append((record.name, without_counts(score.signature)))
     for name, rows in signatures.items():
         _check_equal(table, f"signature of {name}", rows)
 
@@ -146,7 +146,7 @@ def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
         f"{' '.join(record.recipe)}. Means over n seeds, with both values for n=2, ± the standard deviation from n=3."
     )
     scores = [(name, score) for _, name, _, score in _scores(table, comparison.records) if score.signature]
-    signatures = {name: method(score.signature) for name, score in scores}
+    signatures = {name: without_counts(score.signature) for name, score in scores}
     yield from (f"{name}: {signature}" for name, signature in signatures.items())
     yield from comparison.missing
 

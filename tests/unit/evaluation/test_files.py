@@ -37,7 +37,7 @@ def test_texts_as_json_lines_are_found_by_id(tmp_path: Path) -> None:
         ("texts.txt", b"one\n2\n3\n4\n", r"texts.txt, line 3: there is no record for this line; .* 2 .*has 4 lines\)"),
         ("texts.txt", b"one\ntwo\n\n", "texts.txt, line 3: .*that line is blank"),
         ("texts.txt", b"one\nt\xffo\n", "texts.txt, line 2: not UTF-8 .*position 2"),
-        ("texts.jsonl", b'{"id": "1"}', "line 1: needs an 'id' and a 'text'"),
+        ("texts.jsonl", b'{"id": "1"}', "line 1: needs an 'id' .string or integer. and a 'text'"),
         ("texts.jsonl", b'{"id": "9", "text": "a"}', "line 1, id '9': records.jsonl has no such record"),
         ("texts.jsonl", b'{"id": "1", "text": "a"}\n' * 2, "line 2, id '1': line 1 has the same id"),
         ("texts.jsonl", b'{"id": "1", "text": "a"}', "has no text for record '2' of records.jsonl"),

@@ -157,7 +157,7 @@ def test_webnlg_meteor_of_the_paper_and_the_challenge(data_home: Path) -> None:
     systems["30000"] = released(data_home, "webnlg.hmm", 30000)
     corpus, parts = one_corpus(systems)
     meteor = measure("webnlg-2017", *corpus, ["meteor"], tokenised=True)["meteor"]
-    assert meteor.single is not None
+    assert meteor.segment_scores is not None
     assert round(mean(meteor.corpus(parts[str(n)]).value for n in TRANSFORMER_WEBNLG)) == 42
     assert round(meteor.corpus(parts["30000"]).value) == 43  # the paper's mean of three, of which this is one
     for team in WEBNLG_TEAMS:
@@ -170,7 +170,7 @@ def test_webnlg_meteor_of_the_paper_and_the_challenge(data_home: Path) -> None:
         if log.exists():  # there is none of the baseline
             single = [float(score) for score in re.findall(r"^Segment \d+ score:\s+(\S+)", log.read_text(), re.M)]
             assert len(single) == ALL
-            np.testing.assert_allclose(meteor.single[parts[team]], 100 * np.array(single), atol=1e-9)
+            np.testing.assert_allclose(meteor.segment_scores[parts[team]], 100 * np.array(single), atol=1e-9)
 
 
 PARTS = {"all": slice(None, None), "seen": slice(0, SEEN), "unseen": slice(SEEN, ALL)}

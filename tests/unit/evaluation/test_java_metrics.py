@@ -54,7 +54,10 @@ def test_separators_and_line_ends_in_texts_are_replaced(fake_java: Callable[[str
         ("echo 'Could not reserve' >&2; exit 1", "ended with 1; .* 2 GB of memory. Its error output: Could not"),
         ("kill -9 $$", "was killed .SIGKILL.; it needs up to 2 GB"),
         (f'read -r line; echo "{COUNTS}"', "printed 1 lines for 2 texts"),
-        ('while read -r line; do echo "Exception in thread"; done', "did not print 23 counts per text but 'Exception"),
+        (
+            'while read -r line; do echo "Exception in thread"; done',
+            "must print 23 counts per text, but printed 'Exception",
+        ),
     ],
 )
 def test_a_failed_process_raises_an_error_with_the_cause(

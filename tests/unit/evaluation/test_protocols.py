@@ -54,8 +54,8 @@ def test_empty_texts_have_finite_scores(protocol: str) -> None:
         result = measure(protocol, texts, RAGGED, LIGHT[protocol])
         for statistics in result.values():
             assert math.isfinite(statistics.corpus().value)
-            assert statistics.single is not None
-            assert np.isfinite(statistics.single).all()
+            assert statistics.segment_scores is not None
+            assert np.isfinite(statistics.segment_scores).all()
     for metric, score in score_texts(protocol, ["", "", ""], RAGGED, LIGHT[protocol]).items():
         assert score.value > 90 if metric == "ter" else score.value == 0
 
@@ -123,12 +123,12 @@ def test_signatures_state_tool_version_and_preprocessing(protocol: str) -> None:
 def test_segment_scores_equal_the_scores_of_single_texts(protocol: str) -> None:
     metrics = [metric for metric in LIGHT[protocol] if metric not in ("nist", "cider")]
     for metric, statistics in measure(protocol, TEXTS, RAGGED, metrics).items():
-        assert statistics.single is not None and statistics.single.shape == (3,)
+        assert statistics.segment_scores is not None and statistics.segment_scores.shape == (3,)
         if metric != "bleu":  # for single texts with the effective order
             alone = [
                 score_texts(protocol, [t], [g], [metric])[metric].value for t, g in zip(TEXTS, RAGGED, strict=True)
             ]
-            assert statistics.single == pytest.approx(alone)
+            assert statistics.segment_scores == pytest.approx(alone)
 
 
 def test_the_score_of_a_part_of_the_corpus() -> None:

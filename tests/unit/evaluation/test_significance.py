@@ -78,7 +78,7 @@ def test_intervals_depend_on_the_seed(references: list[list[str]]) -> None:
 
 @pytest.mark.parametrize(
     ("size", "metric", "message"),
-    [(3, "mean", "differ in their texts: 2 and 3"), (2, "another", "measured differently: mean.* and another")],
+    [(3, "mean", "have 2 and 3 texts"), (2, "another", "metrics differ: mean.* and another")],
 )
 def test_systems_that_are_not_comparable_are_refused(size: int, metric: str, message: str) -> None:
     with pytest.raises(AggGenError, match=message):

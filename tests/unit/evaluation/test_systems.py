@@ -7,7 +7,7 @@ import pytest
 
 from agggen.errors import AggGenError, RecordError
 from agggen.evaluation.protocols import PROTOCOLS
-from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of, slot_statistics
+from agggen.evaluation.systems import measure_system, metrics_of, non_slot_predicate, slot_statistics
 from agggen.evaluation.values import VALUES
 from agggen.records import Record, Reference, Triple
 
@@ -30,13 +30,13 @@ def test_slot_errors_are_a_metric_of_e2e_for_its_own_predicates() -> None:
     assert metrics_of("e2e", None, RECORDS) == (*PROTOCOLS["e2e"], *VALUES, "ser")
     assert "ser" not in metrics_of("e2e", None, [*RECORDS, FOREIGN])
     assert metrics_of("plain", None, RECORDS) == ("bleu", "chrf", "ter", *VALUES)
-    assert foreign_predicate([*RECORDS, FOREIGN]) == "'birthPlace' of record 'b'"
+    assert non_slot_predicate([*RECORDS, FOREIGN]) == "'birthPlace' of record 'b'"
 
 
 def test_slot_statistics_give_corpus_segment_and_sample_scores() -> None:
     result = slot_statistics(RECORDS, TEXTS)
     assert result["ser.ser"].corpus().value == pytest.approx(100 * 3 / 9)
-    assert result["ser.ser"].single == pytest.approx([100 / 3, 100 / 3, 100 / 3])
+    assert result["ser.ser"].segment_scores == pytest.approx([100 / 3, 100 / 3, 100 / 3])
     twice_the_first = np.array([[2.0, 0.0, 0.0]])
     assert result["ser.wrong"].samples(twice_the_first) == pytest.approx([100 / 3])
 

@@ -61,8 +61,8 @@ def test_the_distance_equals_the_table_and_shifts_never_add_edits(words: list[st
 def test_the_cheapest_reference_counts_over_the_mean_length() -> None:
     result = tercom_statistics(["A b c d", ""], [["a b x d", "a b c d e f"], ["a b"]])
     assert result.rows.tolist() == [[1, 5], [2, 2]]
-    assert result.single is not None
-    assert result.single.tolist() == [20, 100]
+    assert result.segment_scores is not None
+    assert result.segment_scores.tolist() == [20, 100]
     assert result.corpus().value == pytest.approx(100 * 3 / 7)
     assert result.signature.startswith("ter|tool:agggen|as:tercom-0.7.25|version:")
     assert result.signature.endswith("|nrefs:var|case:lc|tok:none")

@@ -12,7 +12,7 @@ from agggen.generation.search import BeamSearch, Task
 @pytest.fixture
 def improbable_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Constrained facts may end at any probability, since those of untrained models are improbable."""
-    monkeypatch.setattr("agggen.generation.words.LOWEST_WORD_LOG_P", -math.inf)
+    monkeypatch.setattr("agggen.generation.decoding.LOWEST_WORD_LOG_P", -math.inf)
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from agggen.generation import words as search_words
+from agggen.generation import decoding
 from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import Constraint
+from agggen.generation.decoding import FALLBACK_WORD_LOG_P, LIKELY_END, PATIENCE, SCORE_MARGIN, UNFINISHED_LOG_P
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.words import FALLBACK_WORD_LOG_P, LIKELY_END, PATIENCE, SCORE_MARGIN, UNFINISHED_LOG_P
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, collate
 from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
@@ -135,7 +135,7 @@ def must_follow(constraint: Constraint, words: Sequence[int]) -> set[int]:
 
 def may_end(constraint: Constraint, words: Sequence[int], before: Sequence[int]) -> bool:
     has_values = all(
-        number in constraint.elastic or _has_value(words, spellings)
+        number in constraint.paraphrasable or _has_value(words, spellings)
         for number, spellings in enumerate(constraint.values)
     )
     return has_values and constraint.judge(words, before)
@@ -164,7 +164,7 @@ def slow_search(
     for number, group in enumerate(task.groups, start=1):
         prefix = PlanPrefix.of(task.record, task.groups).first(number)
         constraint = constrain(prefix) if constrain else None
-        mark = LAST if prefix.last else FACT
+        mark = LAST if prefix.is_complete else FACT
         active, done, free, waited = finished, list[tuple[float, PartialText]](), list[float](), 0
         min_words = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
@@ -174,7 +174,7 @@ def slow_search(
                 following = must_follow(constraint, text.words) if constraint else set()
                 for word, p in next_words(model, example, task.groups, text).items():
                     new = replace(text, log_p=text.log_p + math.log(p), words=(*text.words, word))
-                    if (following and word not in following) or (constraint and word in constraint.barred):
+                    if (following and word not in following) or (constraint and word in constraint.forbidden):
                         continue
                     if word != END:
                         if not config.block_ngrams or new.words[-config.block_ngrams :] not in blocked:
@@ -183,7 +183,7 @@ def slow_search(
                         free.append(score(new, step))
                         judged = p > math.exp(LIKELY_END) and score(new, step) > best - SCORE_MARGIN
                         parent = next(parent for parent in finished if parent.facts == text.facts)
-                        judged &= new.log_p - parent.log_p >= search_words.LOWEST_WORD_LOG_P * (step + 1)
+                        judged &= new.log_p - parent.log_p >= decoding.LOWEST_WORD_LOG_P * (step + 1)
                         before = tokens_before(text, mark)
                         if constraint is None or (judged and may_end(constraint, text.words, before)):
                             done.append((score(new, step), new))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from agggen.generation.config import InferenceConfig
 from agggen.generation.consensus import MARGIN, TEMPERATURE, by_consensus, cost, ngrams, similarity
+from agggen.generation.record_constraints import RecordConstraints
 from agggen.generation.requests import Request
 from agggen.generation.results import Generation
-from agggen.generation.truth import RecordConstraints
 from agggen.records import Plan
 from tests.unit.generation.test_generator import RECORDS, SHORT, generator
 
@@ -64,7 +64,7 @@ def test_the_generator_orders_the_probable_texts_of_plans_and_beams(
 def test_constrained_texts_are_chosen_by_their_similarity_to_the_texts_of_the_free_search() -> None:
     machine, record = generator(), RECORDS[0]
     source, extras = machine.encoder.source(record)
-    constraints = RecordConstraints(machine.watched, record, extras)
+    constraints = RecordConstraints(machine.restricted, record, extras)
     plan = machine.planner.candidates([record], None, False, SHORT)[0].plans[0]
     config = InferenceConfig()
     request = Request(record, record, (0, 1, 2), source, extras, constraints, [plan], "exact", config, 1)

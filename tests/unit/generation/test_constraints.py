@@ -1,4 +1,4 @@
-"""The constrained search: barred words, complete values, judges of facts, and fallbacks."""
+"""The constrained search: forbidden words, complete values, judges of facts, and fallbacks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import START, Constraint
+from agggen.generation.decoding import FALLBACK_WORD_LOG_P, FAULT_COST, PATIENCE
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.search import Task
-from agggen.generation.words import FALLBACK_WORD_LOG_P, FAULT_COST, PATIENCE
 from tests.unit.generation.search_examples import (
     RECORDS,
     TASKS,
@@ -42,7 +42,7 @@ def value(record: int, triple: int) -> tuple[int, ...]:
 
 def constrained(
     judge: Callable[[Sequence[int]], bool] = lambda words: True,
-    barred: int | None = None,
+    forbidden: int | None = None,
     bind: bool = True,
     full_stop: int | None = None,
 ) -> Constrain:
@@ -51,7 +51,7 @@ def constrained(
         values = [value(prefix.record, triple) for triple in sorted(prefix.groups[-1])]
         value_words = tuple(word for spelling in values for word in spelling)
         return Constraint(
-            frozenset() if barred is None else frozenset({barred}),
+            frozenset() if forbidden is None else frozenset({forbidden}),
             tuple((spelling,) for spelling in values),
             frozenset(),
             frozenset(value_words) if bind else frozenset(),
@@ -73,8 +73,8 @@ def constrained(
 def test_search_equals_its_slow_twin(
     history: str, seed: int, end: float, beam: int, lowest: float, bind: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The twin says that facts have the values of their triples, and no barred words."""
-    monkeypatch.setattr("agggen.generation.words.LOWEST_WORD_LOG_P", lowest)
+    """The twin says that facts have the values of their triples, and no forbidden words."""
+    monkeypatch.setattr("agggen.generation.decoding.LOWEST_WORD_LOG_P", lowest)
     constrain = constrained(lambda words: len(words) != 4, 9, bind, full_stop=8)
     check_twin(writer(seed, end, history=history), replace(CONFIG, beam=beam), constrain=constrain)
 
@@ -139,12 +139,12 @@ SPELLINGS = st.lists(st.lists(WORDS, min_size=1, max_size=3).map(tuple), min_siz
     st.lists(SPELLINGS, max_size=3), st.sets(WORDS), st.sets(st.integers(0, 2), max_size=1), st.lists(WORDS, max_size=6)
 )
 def test_the_automaton_equals_the_definition(
-    values: list[list[tuple[int, ...]]], value_only: set[int], elastic: set[int], words: list[int]
+    values: list[list[tuple[int, ...]]], value_only: set[int], paraphrasable: set[int], words: list[int]
 ) -> None:
     constraint = Constraint(
         frozenset(),
         tuple(map(tuple, values)),
-        frozenset(elastic & set(range(len(values)))),
+        frozenset(paraphrasable & set(range(len(values)))),
         frozenset(value_only),
         lambda *_: True,
         lambda: (),
@@ -152,5 +152,5 @@ def test_the_automaton_equals_the_definition(
     state = START
     for word in words:
         state = constraint.step(state, word)
-    assert constraint.following(state) == must_follow(constraint, words)
+    assert constraint.allowed_next(state) == must_follow(constraint, words)
     assert constraint.has_all_values(state) == may_end(constraint, words, ())

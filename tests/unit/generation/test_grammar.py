@@ -118,8 +118,8 @@ def test_broken_facts_are_rejected(text: str, sound: bool) -> None:
     ],
 )
 def test_sentences_have_verbs_and_are_neither_spliced_nor_ungrammatical(before: str, fact: str, accepted: bool) -> None:
-    assert GRAMMAR.makes_sentences(before, fact) is accepted
-    assert Grammar(TRIPLES, Lexicon()).makes_sentences(before, fact), "not known to be English"
+    assert GRAMMAR.completes_sentences(before, fact) is accepted
+    assert Grammar(TRIPLES, Lexicon()).completes_sentences(before, fact), "not known to be English"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_facts_with_a_second_verb_run_on(before: str, fact: str, runs_on: bool) 
 
 def test_clauses_have_any_number_of_verbs_in_texts_without_full_stops() -> None:
     sentences = ("ann the is in as it is red", "hague is at home")
-    assert not GRAMMAR.makes_sentences(*sentences)
-    assert Grammar(TRIPLES, ENGLISH, full_stops=False).makes_sentences(*sentences)
+    assert not GRAMMAR.completes_sentences(*sentences)
+    assert Grammar(TRIPLES, ENGLISH, full_stops=False).completes_sentences(*sentences)
 
 
 def test_other_languages_have_no_rules_of_english() -> None:
@@ -159,5 +159,5 @@ def test_few_references_break_a_rule(corpus: str, max_share: float, request: pyt
         request.getfixturevalue("data_home")
     records, _ = split_rejects(load(corpus, "dev"))
     texts = [(Grammar(record.triples, ENGLISH), text.text) for record in records for text in record.references]
-    accepted = [grammar.accepts(text) and grammar.makes_sentences("", text) for grammar, text in texts]
+    accepted = [grammar.accepts(text) and grammar.completes_sentences("", text) for grammar, text in texts]
     assert accepted.count(False) <= max_share * len(accepted)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from agggen.generation.hypotheses import PlanPrefix
-from agggen.generation.truth import RecordConstraints, WatchedWords
+from agggen.generation.record_constraints import RecordConstraints, RestrictedWords
 from agggen.records import Record, Triple
 from agggen.text.tokenise import tokenise
 from agggen.verification.check import Checker
@@ -18,22 +18,22 @@ from tests.unit.verification.texts import record as record_of
 Judge = Callable[[str, str], bool]
 
 
-def word_ids(watched: WatchedWords, extras: list[str], text: str) -> list[int]:
+def word_ids(restricted: RestrictedWords, extras: list[str], text: str) -> list[int]:
     """The ids of a text's words; words that the vocabulary lacks are added to `extras`."""
     tokens = [token.text for token in tokenise(text)]
-    extras.extend(word for word in dict.fromkeys(tokens) if word not in (*watched.ids, *extras))
-    ids = watched.ids | {word: number for number, word in enumerate(extras, start=len(watched.vocabulary))}
+    extras.extend(word for word in dict.fromkeys(tokens) if word not in (*restricted.ids, *extras))
+    ids = restricted.ids | {word: number for number, word in enumerate(extras, start=len(restricted.vocabulary))}
     return [ids[token] for token in tokens]
 
 
 def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = None) -> Judge:
     """The judge of the last group's fact: ``judge(text before, fact)``."""
-    watched, extras = WatchedWords(generator().encoder.vocabulary, Checker(lexicon)), list[str]()
+    restricted, extras = RestrictedWords(generator().encoder.vocabulary, Checker(lexicon)), list[str]()
 
     def judge(before: str, fact: str) -> bool:
-        first, second = (word_ids(watched, extras, text) for text in (before, f"{before} {fact}"))
+        first, second = (word_ids(restricted, extras, text) for text in (before, f"{before} {fact}"))
         prefix = PlanPrefix(0, tuple(map(frozenset, groups)), last=False)
-        return RecordConstraints(watched, record, extras)(prefix).judge(second[len(first) :], first)
+        return RecordConstraints(restricted, record, extras)(prefix).judge(second[len(first) :], first)
 
     return judge
 

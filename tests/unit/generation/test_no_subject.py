@@ -18,7 +18,7 @@ from agggen.corpora.rejects import Reject
 from agggen.datasets import load_records
 from agggen.errors import RecordError
 from agggen.evaluation.values import read_values
-from agggen.generation.fallbacks import sentence
+from agggen.generation.fallbacks import fallback_sentence
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.text.linearise import linearise
 from agggen.verification.check import Checker
@@ -95,12 +95,12 @@ def test_plain_sentences_pass_the_check_without_a_subject() -> None:
     phrases = {"no": ("not allowed", "non family friendly"), "yes": ("family friendly",)}
     rules, pub = Checker(), Triple("", "eatType", "pub")
     learned = Checker(Lexicon(templates={"eatType": "{subject} is a {object}."}, booleans={"familyFriendly": phrases}))
-    assert sentence(rules, pub) == sentence(learned, pub) == "The eat type is pub."
-    assert sentence(learned, Triple("Mill", "eatType", "pub")) == "Mill is a pub."
-    assert sentence(learned, Triple("Mill", "familyFriendly", "no")) == "Mill is non family friendly."
-    assert sentence(learned, Triple("", "familyFriendly", "no")) == "It is non family friendly."
-    assert sentence(learned, Triple("Mill", "familyFriendly", "yes")) == "Mill is family friendly."
-    assert sentence(rules, Triple("Mill", "familyFriendly", "yes")) == "Mill: family friendly: yes."
+    assert fallback_sentence(rules, pub) == fallback_sentence(learned, pub) == "The eat type is pub."
+    assert fallback_sentence(learned, Triple("Mill", "eatType", "pub")) == "Mill is a pub."
+    assert fallback_sentence(learned, Triple("Mill", "familyFriendly", "no")) == "Mill is non family friendly."
+    assert fallback_sentence(learned, Triple("", "familyFriendly", "no")) == "It is non family friendly."
+    assert fallback_sentence(learned, Triple("Mill", "familyFriendly", "yes")) == "Mill is family friendly."
+    assert fallback_sentence(rules, Triple("Mill", "familyFriendly", "yes")) == "Mill: family friendly: yes."
     assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
 
 

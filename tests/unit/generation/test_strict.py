@@ -10,11 +10,11 @@ import pytest
 
 from agggen.bundle import load_bundle
 from agggen.datasets import load_dataset
-from agggen.generation.fallbacks import sentences
+from agggen.generation.fallbacks import fallback_sentences
 from agggen.generation.generator import Generation, Generator
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.planner import unknown_groups
-from agggen.generation.truth import RecordConstraints
+from agggen.generation.record_constraints import RecordConstraints
 from agggen.records import Plan, Record, Triple
 from agggen.training.data import bundle_folder
 from agggen.verification.check import Checker
@@ -80,7 +80,7 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
 def test_triples_of_unknown_predicates_share_a_sentence(triples: str, expected: str) -> None:
     record = record_of(*triples.split("; "))
     (group,) = unknown_groups(record, (), 3)
-    assert " ".join(text for _, text in sentences(Checker(), [record.triples[i] for i in group])) == expected
+    assert " ".join(text for _, text in fallback_sentences(Checker(), [record.triples[i] for i in group])) == expected
     assert Checker().check(record, expected).faults == ()
 
 
@@ -251,7 +251,7 @@ def test_an_article_inside_a_value_is_kept(shipped: Generator, value: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("before", "may_stop"),
+    ("before", "can_end_sentence"),
     [
         ("Hydrogen is a gas", True),
         ("Hydrogen is a gas, which is", True),  # the words after "gas" are dropped
@@ -259,13 +259,13 @@ def test_an_article_inside_a_value_is_kept(shipped: Generator, value: str) -> No
         ("Hydrogen is a gas. Its symbol", False),
     ],
 )
-def test_a_fallback_follows_words_that_are_sentences(shipped: Generator, before: str, may_stop: bool) -> None:
+def test_a_fallback_follows_words_that_are_sentences(shipped: Generator, before: str, can_end_sentence: bool) -> None:
     record = record_of("stateAtRoomTemperature = gas", "discoveryYear = 1766", subject="Hydrogen")
-    watched = shipped.watched
+    restricted = shipped.restricted
     extras = list[str]()
-    words = word_ids(watched, extras, before)
-    constraint = RecordConstraints(watched, record, extras)(PlanPrefix.of(0, [[0]]))
-    assert constraint.may_stop(words) is may_stop
+    words = word_ids(restricted, extras, before)
+    constraint = RecordConstraints(restricted, record, extras)(PlanPrefix.of(0, [[0]]))
+    assert constraint.can_end_sentence(words) is can_end_sentence
 
 
 def test_constrained_texts_follow_the_free_ones_until_there_are_enough(shipped: Generator) -> None:

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from agggen.report.content import Chart
-from agggen.report.page import MAX_ROWS, pieces, sample_rows, to_html, worst
+from agggen.report.page import MAX_ROWS, most_faulty, pieces, sample_rows, to_html
 from tests.unit.report.examples import NASTY, report, row
 
 ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
@@ -91,8 +91,8 @@ def test_samples_are_drawn_by_the_seed_in_the_order_of_the_corpus() -> None:
 
 def test_rows_with_the_most_faults_come_first() -> None:
     rows = [row(1, 3, 0), row(2, 3, 1), row(3, 4, 2), row(4, 2, 2)]
-    assert [r.record.id for r in worst(report(rows))] == ["r4", "r3", "r2"]
-    assert len(worst(report(rows * 20))) == MAX_ROWS
+    assert [r.record.id for r in most_faulty(report(rows))] == ["r4", "r3", "r2"]
+    assert len(most_faulty(report(rows * 20))) == MAX_ROWS
     assert "No text has a fault (strict)" in to_html(report(rows[:1]))
 
 

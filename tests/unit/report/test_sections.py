@@ -131,8 +131,10 @@ def test_text_scores_of_a_protocol_and_of_plain_sacrebleu() -> None:
         low, high = measure.interval or (math.nan, math.nan)
         assert low < measure.score.value < high
     assert text_scores(TextMetrics("webnlg-2017", ("bleu",)), SCORED, TEXTS, 1).sections[0].measures[0] != bleu
-    assert {"webnlg-2017/bleu", "webnlg-2017/ter", "plain/bleu", "plain/chrf", "plain/ter"} == set(result.single)
-    assert all(len(values) == len(TEXTS) for values in result.single.values())
+    assert {"webnlg-2017/bleu", "webnlg-2017/ter", "plain/bleu", "plain/chrf", "plain/ter"} == set(
+        result.segment_scores
+    )
+    assert all(len(values) == len(TEXTS) for values in result.segment_scores.values())
 
 
 def test_plain_is_reported_once_and_a_single_record_has_no_intervals() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from agggen.bundle import load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
-from agggen.evaluation.held_out import write
+from agggen.evaluation.held_out import generate_outputs
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.rows import RowWriter
@@ -79,7 +79,7 @@ def test_an_evaluation_plans_and_writes_with_the_same_settings(generator: Genera
     """With the generator's own settings and with others."""
     plain = load_bundle(bundle).generator()
     for writer, config in ((generator, None), (plain, generator.config)):
-        written = write(writer, RECORDS, config)
+        written = generate_outputs(writer, RECORDS, config)
         assert written.planned == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
 
 

@@ -128,7 +128,7 @@ def test_a_word_of_a_missing_predicate_and_an_opinion_are_faults(
     result = check(LEXICON, triples, text)
     assert result.unsupported == words
     messages = [fault for fault in result.faults if "no triple says" in fault]
-    assert messages == [f"{word!r} says what no triple says" for word in words]
+    assert messages == [f"{word!r} is not supported by any triple" for word in words]
 
 
 def test_a_pair_of_words_may_imply_a_predicate_that_neither_word_implies() -> None:

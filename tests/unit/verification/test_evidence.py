@@ -18,7 +18,7 @@ from agggen.verification.cues import foreign_words, unexpressed
 from agggen.verification.e2e import slot_errors, slot_of
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Word, letters, words
-from agggen.verification.record_words import shape
+from agggen.verification.record_words import value_type
 from agggen.verification.results import ValueCheck
 from agggen.verification.roles import wrong_roles
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS
@@ -283,7 +283,7 @@ def test_substituted_words_and_values_are_detected(
 def test_swapped_numbers_are_detected(elements: Learned) -> None:
     """Measured: 95.9 %; all if no two numbers of the record are equal."""
     checker, _, records = elements
-    result = list(swap_values(checker, records("dev") + records("test"), lambda value: shape(value) == "number"))
+    result = list(swap_values(checker, records("dev") + records("test"), lambda value: value_type(value) == "number"))
     assert len(result) > 500
     assert sum(detected for _, detected, _ in result) >= 0.945 * len(result)
     assert [text for different, detected, text in result if different and not detected] == []

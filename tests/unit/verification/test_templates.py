@@ -9,7 +9,7 @@ import pytest
 
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
-from agggen.generation.fallbacks import sentence
+from agggen.generation.fallbacks import fallback_sentence
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
 from agggen.verification.clauses import clause, fill
@@ -145,7 +145,7 @@ def test_articles_and_dates_are_adapted_to_the_names_and_values(template: str, t
 )
 def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: str) -> None:
     checker = Checker(Lexicon(templates={"region": "{subject} is from the {object} region."}))
-    assert sentence(checker, Triple("Bakso", "region", value)) == expected
+    assert fallback_sentence(checker, Triple("Bakso", "region", value)) == expected
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,9 @@ def test_a_clause_consists_of_the_predicate_s_words(triple: Triple, expected: st
 
 
 def test_common_phrases_with_in_are_only_for_places_and_times() -> None:
-    texts = [sentence(Checker(), Triple("Oda", "location", value)) for value in ("online", "Ulm", "7 Oak Lane")]
+    texts = [
+        fallback_sentence(Checker(), Triple("Oda", "location", value)) for value in ("online", "Ulm", "7 Oak Lane")
+    ]
     assert texts == ["The location of Oda is online.", "Oda is located in Ulm.", "The location of Oda is 7 Oak Lane."]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from agggen.verification.critic.corruption import Corruptor
-from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, mention, to_example
+from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, locate, to_example
 
 TEXTS = {
     "Silicon is in period 3 and group 14. It was discovered by Jons Jacob Berzelius.": [
@@ -42,7 +42,7 @@ def test_every_triple_and_word_has_a_label(drawn: list[Example]) -> None:
 def test_missing_values_are_not_in_the_text(drawn: list[Example]) -> None:
     once = [example for example in drawn if example.labels.count(MISSING) == 1]
     values = [example.triples[example.labels.index(MISSING)][2] for example in once]
-    mentioned = sum(bool(mention(value, example.words)[1]) for value, example in zip(values, once, strict=True))
+    mentioned = sum(bool(locate(value, example.words)[1]) for value, example in zip(values, once, strict=True))
     assert mentioned < 0.05 * len(once)  # a second error may insert a sentence with the value
 
 

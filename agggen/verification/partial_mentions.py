@@ -1,4 +1,4 @@
-"""Values and names that a text may mention in parts: lists, ``Austin, Texas``, ``MIT 1963``, ``2014-15 Serie A``."""
+"""Mentions of values and names by their parts: lists, ``Austin, Texas``, ``MIT 1963``, ``2014-15 Serie A``."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")
 @lru_cache(maxsize=1 << 14)
 def list_items(value: str) -> tuple[str, ...]:
     """The items of a list with "and" or "or"; empty for other values."""
-    return parts(value) if re.search(r" (?:and|or) ", entity_words(value)) else ()
+    return value_parts(value) if re.search(r" (?:and|or) ", entity_words(value)) else ()
 
 
-def run_together(value: str, text: str) -> bool:
-    """Whether a text has list items without a separator: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
+def lacks_separator(value: str, text: str) -> bool:
+    """Whether list items of a value are adjacent in a text: ``Ann Lee Bob Ray`` for ``Ann Lee, Bob Ray and Eve``."""
     lowered = " ".join(text.lower().split())
     return any(
-        f"{first} {second}".lower() in lowered  # necessary, and much faster than the expression
+        f"{first} {second}".lower() in lowered  # a necessary condition, much faster than the regular expression
         and re.search(rf"(?<!\w){re.escape(first)}\s+{re.escape(second)}(?!\w)", text, re.IGNORECASE)
         for first, second in permutations(list_items(value), 2)
     )
 
 
-def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
+def value_parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
     """The parts of a value that a text may mention in any order; empty if the value is indivisible.
 
-    It is split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``1963``) and its
-    preposition (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final place name
-    (``Prime Minister of Romania``) that is one of `entities`, the subjects and objects of the record.
+    Values are split at commas and conjunctions (``Austin``, ``Texas``), before a final number with its preposition, if
+    any (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final name (``Prime Minister of
+    Romania``) that is one of `entities`, the subjects and objects of the record.
     """
     literal = REMARK.sub("", entity_words(value)).strip()
     if "," in literal or re.search(r" (?:and|or) ", literal):
@@ -51,17 +51,16 @@ def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
     return ()
 
 
-def in_parts(listed: Sequence[str], indexed: TextIndex, starts: Collection[int]) -> Span | None:
-    """The span of the first of the parts of a value, if a sentence mentions all parts, in any order.
+def find_parts(parts: Sequence[str], indexed: TextIndex, starts: Collection[int]) -> Span | None:
+    """The span of the first of `parts` (see `value_parts`) if one sentence mentions all parts, in any order, else None.
 
     Args:
-        listed: the result of `parts`.
-        starts: where other names and values begin. The first part must not be continued by another word: ``Austin`` in
-            "Austin, Ohio".
+        starts: the offsets of other names and values; only these may follow the first part after a comma or
+            preposition: "Austin, Ohio" does not mention ``Austin, Texas``.
     """
-    spans = [indexed.find(*value_wordings(part)) for part in dict.fromkeys(listed)]
+    spans = [indexed.find(*value_wordings(part)) for part in dict.fromkeys(parts)]
     for first in sorted(spans[0]) if spans and all(spans) else ():
-        others = [{span for span in part if indexed.one_sentence(first, span)} for part in spans[1:]]
+        others = [{span for span in part if indexed.in_same_sentence(first, span)} for part in spans[1:]]
         part_starts = {start for part in others for start, _ in part}
         continues = _continues(indexed.text, first[1], {*starts, *part_starts})
         if all(others) and not continues and _disjoint([{first}, *others]):
@@ -69,26 +68,26 @@ def in_parts(listed: Sequence[str], indexed: TextIndex, starts: Collection[int])
     return None
 
 
-def named_in_parts(name: str, name_spans: Mapping[str, Collection[Span]], indexed: TextIndex) -> set[Span]:
+def find_name_parts(name: str, name_spans: Mapping[str, Collection[Span]], indexed: TextIndex) -> set[Span]:
     """The span of "Auburn" if a sentence names ``Auburn, Alabama`` as in "Auburn is part of Lee County, Alabama".
 
-    Empty if another name of the record has the same first part, or a longer name contains the first part.
+    Empty if another name of the record begins with the same part, or the span is inside a longer name.
 
     Args:
-        name_spans: the spans of the record's names.
+        name_spans: the spans of the record's names that occur in full.
     """
     literal = entity_words(name)
     short, comma, _ = literal.partition(", ")
-    others = {entity_words(other) for other in name_spans} - {literal}
-    if not comma or any(other.partition(", ")[0] == short for other in others):
+    other_names = {entity_words(other) for other in name_spans} - {literal}
+    if not comma or any(other.partition(", ")[0] == short for other in other_names):
         return set()
     longer = {span for spans in name_spans.values() for span in spans}
-    span = in_parts(literal.split(", "), indexed, {start for start, _ in longer})
+    span = find_parts(literal.split(", "), indexed, {start for start, _ in longer})
     return set() if span is None or containing(span, longer) else {span}
 
 
 def _disjoint(choices: Sequence[Collection[Span]]) -> bool:
-    """Whether one span of each collection can be chosen without overlap, greedily, the smallest collections first."""
+    """Whether one span of each collection can be chosen without overlap (greedily, smallest collections first)."""
     chosen: list[Span] = []
     for spans in sorted(choices, key=len):
         free = [span for span in spans if not any(overlap(span, other) for other in chosen)]
@@ -99,6 +98,6 @@ def _disjoint(choices: Sequence[Collection[Span]]) -> bool:
 
 
 def _continues(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether a value's part that ends at `end` is continued by a word not at one of `starts`: ``Austin, Ohio``."""
+    """Whether a comma or preposition and a name that is not at one of `starts` follow `end`: ``Austin, Ohio``."""
     connector = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
     return connector is not None and connector.end() not in starts

@@ -1,6 +1,6 @@
 """The inner loop of the beam search: decodes a batch of facts word by word.
 
-Shapes as in `agggen.generation.search`; W is the number of words of the longest active fact.
+Shapes as in `agggen.generation.search`; C is the number of candidates for the next word of a hypothesis.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import Constraint
-from agggen.generation.hypotheses import ActiveFacts, Beams, FinishedFacts, PlanPrefix, along, penalised
+from agggen.generation.hypotheses import ActiveFacts, Beams, FinishedFacts, PlanPrefix, gather_beams, penalised
 from agggen.model.batch import PAD
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
@@ -24,20 +24,20 @@ Constrain = Callable[[PlanPrefix], Constraint]
 PATIENCE = 8
 """Maximum number of words that the constrained search adds after the unconstrained search would have ended."""
 FALLBACK_WORD_LOG_P = -1.0
-"""Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
+"""The assumed log-probability per word of a fallback, similar to that of generated words: scores stay comparable."""
 UNFINISHED_LOG_P = -40.0
 """Added to the log-probability of a fallback after an incomplete sentence, so that other plans are preferred."""
 FAULT_COST = 10.0
 """Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
 LIKELY_END = -5.0
-"""A constrained hypothesis may only end if the end of the fact has a log-probability above this."""
+"""A constrained hypothesis may only end if the log-probability of the end of the fact is above this."""
 SCORE_MARGIN = 2.0
-"""A constrained hypothesis may only end if its score is less than this below that of the best finished hypothesis."""
+"""A constrained hypothesis may only end if its score is less than this below the best finished hypothesis's score."""
 LOWEST_WORD_LOG_P = -0.6
-"""A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is not below this.
+"""A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is at least this.
 
-Less probable texts contain the values, as the constraints require, but are seldom true ("he was awarded the
-Distinguished Service Medal which is Smilodon"); the fallback is true.
+Less probable texts contain the required values, but are often false: "he was awarded the Distinguished Service Medal
+which is Smilodon".
 """
 
 
@@ -50,10 +50,10 @@ def decode(
     caches: list[Cache],
     mask: Tensor,
 ) -> Tensor:
-    """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T), which are added to the caches.
+    """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T); extends the caches by these tokens.
 
-    The tokens attend to the record's tokens where `visible` (n, M) is True, and to cached positions (new positions
-    included) where `mask` (n, T, Q) is True.
+    The tokens attend to the record's tokens where `visible` (n, M) is True, and to cached positions, themselves
+    included, where `mask` (n, T, Q) is True.
     """
     x = model.embed_target(tokens, position, int(position.max()) + 1)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
@@ -65,18 +65,18 @@ def decode(
     return hidden
 
 
-def write_words(
+def decode_facts(
     model: JointModel, config: BeamConfig, facts: ActiveFacts, until: int, constrain: Constrain | None = None
 ) -> FinishedFacts:
-    """Decodes until at most `until` facts are active; removes the finished ones from `facts` and returns them.
+    """Decodes until at most `until` facts are active; removes the finished facts from `facts` and returns them.
 
-    A fact is finished when it has K finished hypotheses and no active hypothesis would have a better score if it ended
-    next; when no hypothesis can reach `min_log_p` (fewer than K may then be finished); or at the maximum length.
+    A fact is finished (1) when it has K finished hypotheses and no active hypothesis would have a better score if it
+    ended next, (2) when no hypothesis can reach `min_log_p`, or (3) at the maximum length.
 
     With `constrain`, a hypothesis can only end if it is probable enough and passes the fact's constraint. A fact is
-    also finished, with fewer than K hypotheses, when the unconstrained search would have ended and either no active
-    hypothesis can exceed the score of the best finished one or `PATIENCE` words have passed. If none is finished then,
-    the fallback becomes the only hypothesis.
+    also finished when the unconstrained search would have ended and either no active hypothesis can exceed the score of
+    the best finished one or `PATIENCE` words have followed. If the fact then has no finished hypothesis, the fallback
+    becomes its only hypothesis.
 
     Args:
         facts: changed in place.
@@ -106,46 +106,47 @@ def write_words(
             torch.cat((finished.parent, active.parent), 1),
         )
         facts.score, best = torch.cat((facts.score, ended_score), 1).topk(k, dim=1)
-        facts.finished = pool.beams(best)
+        facts.finished = pool.select_beams(best)
         top_log_p, index = (active.log_p[..., None] + candidates).flatten(1).topk(k, dim=1)
         origin = index // candidates.shape[2]
         facts.inputs = words.flatten(1).gather(1, index)
-        facts.active = active.beams(origin)
+        facts.active = active.select_beams(origin)
         facts.active.log_p = top_log_p
         facts.active.words = torch.cat((facts.active.words, facts.inputs[..., None]), 2)
         facts.finished.words = F.pad(facts.finished.words, (1, 0), value=PAD)
-        facts.history.seen = along(facts.history.seen, origin)
+        facts.history.seen = gather_beams(facts.history.seen, origin)
         facts.step = facts.step + 1
         best_active = penalised(top_log_p, length.gather(1, origin) + 1, config.length_penalty).amax(1)
         unfinished = facts.score[:, -1] < best_active
         if constrain is not None:
             _advance(constrain, facts, origin)
             search_ended = facts.unconstrained[:, -1] >= best_active
-            facts.waited = facts.waited + search_ended
-            unfinished = unfinished & ~(search_ended & (facts.score[:, 0] >= best_active)) & (facts.waited < PATIENCE)
+            facts.extra_words = facts.extra_words + search_ended
+            no_better = search_ended & (facts.score[:, 0] >= best_active)
+            unfinished = unfinished & ~no_better & (facts.extra_words < PATIENCE)
         useful = torch.maximum(top_log_p[:, 0], facts.finished.log_p.amax(1)) >= facts.min_log_p
-        staying = unfinished & useful & (facts.step <= max_words)
-        if not bool(staying.all()):
-            fell_back = _fall_back(constrain, facts, staying) if constrain is not None else frozenset()
-            batches.append(replace(facts.leave(staying), fell_back=fell_back))
+        fact_finished = ~(unfinished & useful & (facts.step <= max_words))
+        if bool(fact_finished.any()):
+            fallbacks = _add_fallbacks(constrain, facts, fact_finished) if constrain is not None else frozenset()
+            batches.append(replace(facts.remove(fact_finished), fallbacks=fallbacks))
     return FinishedFacts.joined(batches)
 
 
 def _complete_partial_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Makes words and ends that do not continue a partial value IMPOSSIBLE, in log p (n, K, C) and (n, K)."""
+    """Makes words and ends that leave a value incomplete IMPOSSIBLE, in log p (n, K, C) and (n, K), in place."""
     for row, prefix in enumerate(facts.prefixes):
         constraint = constrain(prefix)
         for beam, state in enumerate(facts.automaton_states[prefix]):
-            if following := constraint.following(state):
-                allowed = torch.isin(words[row, beam], words.new_tensor(sorted(following)))
+            if next_words := constraint.allowed_next(state):
+                allowed = torch.isin(words[row, beam], words.new_tensor(sorted(next_words)))
                 candidates[row, beam].masked_fill_(~allowed, IMPOSSIBLE)
                 end[row, beam] = IMPOSSIBLE
 
 
 def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Tensor:
-    """(n, K) True for `candidates` (n, K), hypotheses that would end now, that pass the constraint of their fact."""
+    """(n, K) True for the hypotheses among `candidates` (n, K) that pass the constraint if their fact ends now."""
     passed = torch.zeros_like(candidates)
     texts: dict[tuple[int, int], list[int]] = {}
     words, steps, parents = facts.active.words.tolist(), facts.step.tolist(), facts.active.parent.tolist()
@@ -163,26 +164,26 @@ def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Ten
 
 
 def _advance(constrain: Constrain, facts: ActiveFacts, origin: Tensor) -> None:
-    """Advances the automata by the last word of each active hypothesis, which continues `origin` (n, K)."""
+    """Advances the automata by the last word of each active hypothesis; `origin` (n, K) is the previous hypothesis."""
     words = facts.inputs.tolist()
     for row, (prefix, origins) in enumerate(zip(facts.prefixes, origin.tolist(), strict=True)):
-        constraint, before = constrain(prefix), facts.automaton_states[prefix]
+        constraint, states = constrain(prefix), facts.automaton_states[prefix]
         facts.automaton_states[prefix] = [
-            constraint.step(before[beam], word) for beam, word in zip(origins, words[row], strict=True)
+            constraint.step(states[beam], word) for beam, word in zip(origins, words[row], strict=True)
         ]
 
 
-def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> frozenset[PlanPrefix]:
-    """Makes the fallback the only hypothesis of each finished fact (not `staying` (n,)) without finished hypotheses.
+def _add_fallbacks(constrain: Constrain, facts: ActiveFacts, fact_finished: Tensor) -> frozenset[PlanPrefix]:
+    """Makes the fallback the only hypothesis of each fact with `fact_finished` (n,) but no finished hypothesis.
 
     Returns the prefixes that end with these facts.
     """
-    failed = (~staying & (facts.finished.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
+    failed = (fact_finished & (facts.finished.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
     for row in failed:
         log_p, order = facts.text_log_p[row].sort(descending=True, stable=True)
         parents = order[: max(int((log_p > IMPOSSIBLE / 2).sum()), 1)].tolist()
-        number, fallback = constrain(facts.prefixes[row]).fallback_after(facts.text[row, parents].tolist())
-        parent = parents[number or 0]
+        index, fallback = constrain(facts.prefixes[row]).fallback_after(facts.text[row, parents].tolist())
+        parent = parents[index or 0]
         extra_width = len(fallback) - facts.finished.words.shape[2]
         if extra_width > 0:
             for beams in (facts.finished, facts.active):
@@ -190,7 +191,7 @@ def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> fro
         words = facts.finished.words[row, 0].fill_(PAD)
         words[len(words) - len(fallback) :] = facts.inputs.new_tensor(fallback)
         facts.finished.parent[row, 0] = parent
-        cost = FALLBACK_WORD_LOG_P * len(fallback) + (UNFINISHED_LOG_P if number is None else 0)
+        cost = FALLBACK_WORD_LOG_P * len(fallback) + (UNFINISHED_LOG_P if index is None else 0)
         facts.finished.log_p[row, 0] = facts.text_log_p[row, parent] + cost
     return frozenset(facts.prefixes[row] for row in failed)
 
@@ -198,30 +199,32 @@ def _fall_back(constrain: Constrain, facts: ActiveFacts, staying: Tensor) -> fro
 def _next_words(
     model: JointModel, config: BeamConfig, facts: ActiveFacts, position: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`JointModel.next_words` after the last words, which are at `position` (n, K) and are added to the caches."""
+    """The result of `JointModel.next_words` after `facts.inputs` at `position` (n, K), which extend the caches."""
     n, k = position.shape
     own_position = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
     history = facts.history
     history.seen = torch.cat((history.seen, own_position), 2)
     hidden = decode(model, facts.inputs, position, facts.cross, facts.visible, history.caches, history.seen)
-    blocked = _repeating(along(facts.text, facts.active.parent), facts.active.words, config.block_ngrams, facts.names)
-    barred = facts.barred if facts.barred.shape[1] else None
-    return model.next_words(hidden, facts.inputs, facts.memory, facts.visible, blocked, k, barred)
+    blocked = _repeating(
+        gather_beams(facts.text, facts.active.parent), facts.active.words, config.block_ngrams, facts.repeatable
+    )
+    forbidden = facts.forbidden if facts.forbidden.shape[1] else None
+    return model.next_words(hidden, facts.inputs, facts.memory, facts.visible, blocked, k, forbidden)
 
 
-def _repeating(text: Tensor, words: Tensor, size: int, names: Tensor) -> Tensor:
-    """(n, K, windows) ids of next words that would repeat an n-gram of `size` words of one fact; PAD elsewhere.
+def _repeating(text: Tensor, words: Tensor, size: int, repeatable: Tensor) -> Tensor:
+    """(n, K, windows) ids of next words that would repeat an n-gram of `size` words of a fact; PAD elsewhere.
 
-    N-grams of earlier facts (`text`) with a word of `names` (n, ids) may be repeated, since facts may share values.
+    N-grams of earlier facts (`text`) with a word of `repeatable` (n, ids) are allowed, since facts may share values.
     """
     n_words = words.shape[-1]
     if not size or n_words < size - 1:
         return words[..., :0]
-    # (n, K, windows, size). A suffix, unlike windows across facts or unused positions, contains neither marks nor PAD.
+    # (n, K, windows, size). Windows with marks or PAD equal no suffix, since a suffix contains only words of one fact.
     all_words = torch.cat((text, words), 2)
     windows = all_words.unfold(2, size, 1)
     suffix = words[..., n_words - size + 1 :]
     repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1) & (suffix != PAD).all(-1, keepdim=True)
-    named = names.gather(1, all_words.flatten(1)).view_as(all_words).unfold(2, size, 1).any(-1)
-    named[..., text.shape[2] :] = False
-    return torch.where(repeated & ~named, windows[..., -1], PAD)
+    allowed = repeatable.gather(1, all_words.flatten(1)).view_as(all_words).unfold(2, size, 1).any(-1)
+    allowed[..., text.shape[2] :] = False
+    return torch.where(repeated & ~allowed, windows[..., -1], PAD)

@@ -1,4 +1,4 @@
-"""Values of one predicate that a text attributes to each other's subjects."""
+"""Detects values of one predicate that a text swaps between two subjects."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span
 
 _BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")
-"""Where a clause may end, outside names and values."""
+"""The possible end of a clause; matches inside names and values are ignored."""
 
 
-def exchanged(text: MatchedText) -> tuple[tuple[str, str], ...]:
-    """Pairs of values of one predicate that are attributed to each other's subjects ("Gold is in group 12 and Silver in
-    11"), or of which one occurs only in clauses that name the subject of the other value alone.
+def swapped_subjects(text: MatchedText) -> tuple[tuple[str, str], ...]:
+    """Pairs ("predicate of subject") of values of one predicate that are attributed to each other's subjects ("Gold is
+    in group 12 and Silver in 11"), or of which one occurs only in clauses that name only the other subject.
 
-    A value is attributed to the subject in its clause if the clause names one of the two, else to the last subject
-    before the value.
+    A value is attributed to the subject in its clause if the clause names exactly one, otherwise to the last subject
+    before it.
     """
     pairs: list[tuple[str, str]] = []
     for (left, left_matches), (right, right_matches) in combinations(text.matches(), 2):
@@ -33,31 +33,31 @@ def exchanged(text: MatchedText) -> tuple[tuple[str, str], ...]:
             for match in _BORDER.finditer(text.indexed.text)
             if not any(start <= match.start() < end for start, end in spans) and not _joins(match, names)
         ]
-        named_alone: list[set[str | None]] = []
-        owners: list[set[str | None]] = []
+        clause_names: list[set[str | None]] = []
+        attributed: list[set[str | None]] = []
         for matches in (left_matches, right_matches):
             by_value = {span: _only_name(span, names, borders) for span in matches}
-            named_alone.append(set(by_value.values()))
-            owners.append({name or _last_name_before(span, names) for span, name in by_value.items()})
-        others = [{right.subject}, {left.subject}]
-        if owners == others or any(own == other for own, other in zip(named_alone, others, strict=True)):
+            clause_names.append(set(by_value.values()))
+            attributed.append({name or _last_name_before(span, names) for span, name in by_value.items()})
+        swapped = [{right.subject}, {left.subject}]
+        if attributed == swapped or any(own == other for own, other in zip(clause_names, swapped, strict=True)):
             pairs.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
     return tuple(pairs)
 
 
 def _joins(border: re.Match[str], names: Collection[tuple[Span, str]]) -> bool:
-    """Whether one name ends before the border and another begins after it: "Gold and Silver"."""
+    """Whether the border is directly between two names: "Gold and Silver"."""
     text = border.string
     before, after = len(text[: border.start()].rstrip()), len(text) - len(text[border.end() :].lstrip())
     return any(end == before for (_, end), _ in names) and any(start == after for (start, _), _ in names)
 
 
 def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int]) -> str | None:
-    """The name in the clause of `value` if the clause has exactly one; `borders` are offsets at which clauses end."""
+    """The name in the clause of `value` if there is exactly one, else None; clauses end at the offsets `borders`."""
     start = max((border for border in borders if border < value[0]), default=0)
     end = min((border for border in borders if border >= value[1]), default=inf)
-    near = {name for span, name in names if start <= span[0] and span[1] <= end}
-    return near.pop() if len(near) == 1 else None
+    names_in_clause = {name for span, name in names if start <= span[0] and span[1] <= end}
+    return names_in_clause.pop() if len(names_in_clause) == 1 else None
 
 
 def _last_name_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:

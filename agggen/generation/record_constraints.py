@@ -1,8 +1,8 @@
-"""Constraints on facts that make texts pass the strict check.
+"""The constraints of a record's facts, which make texts pass the strict check.
 
-A fact expresses all values of its triples in full; its numbers, names and value words are licensed by these triples;
-and it can only end if the strict check finds no fault. If no hypothesis passes, the fact becomes its fallback
-(`agggen.generation.fallbacks`).
+A fact must express all values of its triples completely, may contain only numbers, names and value words that these
+triples license, and can only end if the strict check finds no fault. If no hypothesis passes, a fallback
+(`agggen.generation.fallbacks`) takes its place.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import cache
 from itertools import chain
 
 from agggen.generation.constraints import Constraint, Spelling
-from agggen.generation.fallbacks import candidate_sentences, sentence, sentences
-from agggen.generation.grammar import Grammar, follows
+from agggen.generation.fallbacks import candidate_sentences, fallback_sentence, fallback_sentences
+from agggen.generation.grammar import Grammar, starts_correctly
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.references import References
 from agggen.model.batch import FACT, LAST
@@ -27,10 +27,10 @@ from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
 from agggen.verification.cues import foreign_words, unexpressed
-from agggen.verification.lexicon import suspicious
+from agggen.verification.lexicon import is_restricted
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import words
-from agggen.verification.parts import parts
+from agggen.verification.partial_mentions import value_parts
 from agggen.verification.record_words import derived, names
 from agggen.verification.roles import wrong_roles
 from agggen.verification.values import FUNCTION_WORDS, spellings
@@ -48,13 +48,13 @@ _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
 _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
 
 
-class WatchedWords:
-    """The words of a vocabulary that are `suspicious` under a lexicon; `normal_forms` contains their forms by id."""
+class RestrictedWords:
+    """The numbers, names and value words of a vocabulary, which a fact may contain only if a triple licenses them."""
 
     def __init__(self, vocabulary: Vocabulary, checker: Checker) -> None:
         self.vocabulary, self.checker = vocabulary, checker
         self.ids = {word: number for number, word in enumerate(vocabulary.words)}
-        self.normal_forms = {
+        self.normal_forms = {  # by word id
             number: forms
             for number, word in enumerate(vocabulary.words[len(SPECIALS) :], start=len(SPECIALS))
             if (forms := self.forms(word))
@@ -68,8 +68,8 @@ class WatchedWords:
         self.sentence_ends = frozenset(self.ids[word] for word in self.ids if word.strip(JOINER) in _SENTENCE_ENDS)
         self.full_stop = self.ids.get(f"{JOINER}.")
 
-    def barred(self, allowed: Iterable[str]) -> set[int]:
-        """Ids of the watched words with a form that is neither in `allowed` nor derived from an allowed form."""
+    def forbidden_ids(self, allowed: Iterable[str]) -> set[int]:
+        """Ids of the restricted words with a form that is neither in `allowed` nor derived from one of these forms."""
         forms = {form for base in allowed for form in self._by_start[base[:4]] if form == base or derived(form, base)}
         licensed = {
             number for form in forms for number in self._by_form[form] if forms.issuperset(self.normal_forms[number])
@@ -77,70 +77,73 @@ class WatchedWords:
         return self.normal_forms.keys() - licensed
 
     def forms(self, token: str) -> tuple[str, ...]:
-        """The normal forms of a token that must be licensed by a triple."""
+        """The normal forms of a token that a triple must license."""
         lexicon = self.checker.lexicon
         return tuple(
             word.form
             for word in words(token.strip(JOINER))
-            if suspicious(word, lexicon.value_words, lexicon.lower) and not (word.initial and not lexicon.lower)
+            if is_restricted(word, lexicon.value_words, lexicon.lower) and not (word.initial and not lexicon.lower)
         )
 
 
 class RecordConstraints:
-    """The constraints of one record's facts; called with the plan prefix that ends with a fact.
+    """Returns the constraint of a record's fact when called with the plan prefix that ends with the fact.
 
     Args:
-        watched: the watched words of the model's vocabulary.
-        record: the record of the text.
-        extras: the record's out-of-vocabulary words; those of the fallbacks are appended.
-        sentence_ends: numbers of facts, from 1, after which a sentence must end.
+        restricted: the restricted words of the model's vocabulary.
+        extras: the record's out-of-vocabulary words; words of the fallbacks are appended.
+        sentence_ends: the 1-based numbers of facts after which a sentence must end.
     """
 
     def __init__(
-        self, watched: WatchedWords, record: Record, extras: list[str], sentence_ends: frozenset[int] = frozenset()
+        self,
+        restricted: RestrictedWords,
+        record: Record,
+        extras: list[str],
+        sentence_ends: frozenset[int] = frozenset(),
     ) -> None:
-        self.watched, self.record, self.extras, self.sentence_ends = watched, record, extras, sentence_ends
-        self._ids = {word: len(watched.vocabulary) + number for number, word in enumerate(extras)}
-        fallbacks = chain.from_iterable(candidate_sentences(watched.checker, triple) for triple in record.triples)
+        self.restricted, self.record, self.extras, self.sentence_ends = restricted, record, extras, sentence_ends
+        self._ids = {word: len(restricted.vocabulary) + number for number, word in enumerate(extras)}
+        fallbacks = chain.from_iterable(candidate_sentences(restricted.checker, triple) for triple in record.triples)
         for text in ("The, the and", *fallbacks):
             self._encode(text, new=True)
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._references = References(record)
-        self._grammar = Grammar(record.triples, watched.checker.lexicon, watched.full_stop is not None)
+        self._grammar = Grammar(record.triples, restricted.checker.lexicon, restricted.full_stop is not None)
         self._spellings = cache(self._spellings_of)
         self._constraint = cache(self._constraint_of)
-        self._expresses = cache(self._expresses_of)
+        self._expresses_predicates = cache(self._expresses_predicates_of)
 
     def __call__(self, prefix: PlanPrefix) -> Constraint:
-        ends_sentence = prefix.last or len(prefix.groups) in self.sentence_ends
+        ends_sentence = prefix.is_complete or len(prefix.groups) in self.sentence_ends
         subjects = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
         previous_subjects = subjects if len(self._subjects) > 1 else frozenset[str]()
-        return self._constraint(prefix.groups[-1], previous_subjects, prefix.last, ends_sentence)
+        return self._constraint(prefix.groups[-1], previous_subjects, prefix.is_complete, ends_sentence)
 
     def accept(self, groups: IndexPlan, facts: Sequence[Sequence[int]]) -> bool:
-        """Whether the judges of all facts accept a text with these groups and word ids."""
+        """Whether every fact of a text with these groups and word ids passes its constraint."""
         prefix, before = PlanPrefix.of(0, groups), list[int]()
         for number, fact in enumerate(facts, start=1):
-            part = prefix.first(number)
-            before.append(LAST if part.last else FACT)
-            if not self(part).judge(fact, before):
+            fact_prefix = prefix.first(number)
+            before.append(LAST if fact_prefix.is_complete else FACT)
+            if not self(fact_prefix).judge(fact, before):
                 return False
             before += fact
         return True
 
-    def fell_back(self, group: Iterable[int], words: Spelling) -> bool:
-        """Whether a fact's words end with the fallback that the search used for its group."""
+    def ends_with_fallback(self, group: Iterable[int], words: Spelling) -> bool:
+        """Whether a fact's word ids end with the fallback of its group, if the search used one."""
         fallback = self._fallbacks.get(frozenset(group))
         return fallback is not None and words[-len(fallback) :] == fallback
 
     def _fallback(self, group: frozenset[int]) -> Spelling:
-        """The word ids of the `sentences` of a group of triples."""
+        """The word ids of the `fallback_sentences` of a group."""
         if group not in self._fallbacks:
-            checker, triples = self.watched.checker, [self.record.triples[index] for index in sorted(group)]
-            encoded = [self._encode(text) for _, text in sentences(checker, triples)]
-            if None in encoded:  # the joined sentence has a word that is neither in the vocabulary nor an extra
-                encoded = [self._encode(sentence(checker, triple)) for triple in triples]
+            checker, triples = self.restricted.checker, [self.record.triples[index] for index in sorted(group)]
+            encoded = [self._encode(text) for _, text in fallback_sentences(checker, triples)]
+            if None in encoded:  # joining has introduced a word that is neither in the vocabulary nor an extra
+                encoded = [self._encode(fallback_sentence(checker, triple)) for triple in triples]
             self._fallbacks[group] = tuple(word for spelling in encoded for word in spelling or ())
         return self._fallbacks[group]
 
@@ -150,84 +153,86 @@ class RecordConstraints:
         """The constraint on a fact that expresses `group`.
 
         Args:
-            previous_subjects: the subjects of the fact before; empty if the record has only one.
+            previous_subjects: the subjects of the preceding fact; empty if the record has only one subject.
             last: whether the fact is the last of its plan.
-            ends_sentence: whether a sentence must end with the fact.
+            ends_sentence: whether the fact must end a sentence.
         """
-        watched, checker = self.watched, self.watched.checker
+        restricted, checker = self.restricted, self.restricted.checker
         indices = sorted(group)
         triples = [self.record.triples[index] for index in indices]
         allowed = checker.allowed(triples)
-        barred = watched.barred(allowed) | {
+        forbidden = restricted.forbidden_ids(allowed) | {
             number
-            for number, word in enumerate(self.extras, start=len(watched.vocabulary))
-            if not all(form in allowed or any(derived(form, base) for base in allowed) for form in watched.forms(word))
+            for number, word in enumerate(self.extras, start=len(restricted.vocabulary))
+            if any(
+                form not in allowed and not any(derived(form, b) for b in allowed) for form in restricted.forms(word)
+            )
         }
         value_spellings = [self._spellings(self.record.triples[index]) for index in indices]
         subjects = {word for triple in triples for word in self._encode(entity_words(triple.subject)) or ()}
         value_words = {word for value in value_spellings for spelling in value for word in spelling}
-        barred -= subjects | value_words
+        forbidden -= subjects | value_words
         entities = names(self.record)
-        elastic = {
+        paraphrasable = {
             number
             for number, triple in enumerate(triples)
-            if not value_spellings[number] or parts(triple.object, entities)
+            if not value_spellings[number] or value_parts(triple.object, entities)
         }
         value_only = {word for word in value_words - subjects if self._only_in_values(word)}
         fact_subjects = frozenset(triple.subject for triple in triples)
 
         @cache
-        def passes_alone(fact: Spelling, begins_sentence: bool) -> bool:
+        def passes_without_context(fact: Spelling, begins_sentence: bool) -> bool:
             text = self._text(fact)
             findings = checker.findings(self.record, text, indices, (), begins_sentence)
             return passes(findings) and self._grammar.accepts(text)
 
         @cache
         def judge(fact: Spelling, before: Spelling) -> bool:
-            if ends_sentence and (not fact or fact[-1] not in watched.sentence_ends):
+            if ends_sentence and (not fact or fact[-1] not in restricted.sentence_ends):
                 return False
             earlier = [word for word in before if word not in (FACT, LAST)]
-            begins_sentence = not earlier or earlier[-1] in watched.sentence_ends
+            begins_sentence = not earlier or earlier[-1] in restricted.sentence_ends
             text_before, text, references = self._text(earlier), self._text(fact), self._references
             if len(self._subjects) > 1:
                 unnamed = fact_subjects - references.named(text)
                 if unnamed and not unnamed <= references.implied(text_before, text, begins_sentence, previous_subjects):
                     return False
-                if references.misattaches(text, triples):
+                if references.has_wrong_antecedent(text, triples):
                     return False
-            elif not begins_sentence and references.continues_another(text_before, text):
+            elif not begins_sentence and references.continues_another_name(text_before, text):
                 return False
             return (
-                passes_alone(fact, begins_sentence)
-                and follows(text_before, text, begins_sentence, entities)
-                and self._grammar.makes_sentences(text_before, text)
+                passes_without_context(fact, begins_sentence)
+                and starts_correctly(text_before, text, begins_sentence, entities)
+                and self._grammar.completes_sentences(text_before, text)
                 and (begins_sentence or not self._grammar.runs_on(text_before, text))
                 and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
-                and self._expresses(group, self._unended(earlier), fact)
+                and self._expresses_predicates(group, self._open_sentence(earlier), fact)
             )
 
         return Constraint(
-            frozenset(barred),
+            frozenset(forbidden),
             tuple(value_spellings),
-            frozenset(elastic),
+            frozenset(paraphrasable),
             frozenset(value_only),
             lambda fact, before: judge(tuple(fact), tuple(before)),
             lambda: self._fallback(group),
-            watched.full_stop,
-            self._may_stop,
-            watched.sentence_ends,
+            restricted.full_stop,
+            self._can_end_sentence,
+            restricted.sentence_ends,
         )
 
-    def _unended(self, words: Sequence[int]) -> Spelling:
-        """The words after the last end of a sentence."""
-        ends = [number for number, word in enumerate(words, start=1) if word in self.watched.sentence_ends]
+    def _open_sentence(self, words: Sequence[int]) -> Spelling:
+        """The words of the sentence that has not ended yet."""
+        ends = [number for number, word in enumerate(words, start=1) if word in self.restricted.sentence_ends]
         return tuple(words[max(ends, default=0) :])
 
-    def _expresses_of(self, group: frozenset[int], unended: Spelling, fact: Spelling) -> bool:
-        """Whether a fact has no word that only expresses other predicates and no name in a wrong role, and its
-        sentences, the first of which begins with the words `unended`, have cues of its own.
+    def _expresses_predicates_of(self, group: frozenset[int], open_sentence: Spelling, fact: Spelling) -> bool:
+        """Whether a fact that continues the sentence `open_sentence` has cues of its predicates, no cue of other
+        predicates only, and no name in a wrong role.
         """
-        lexicon = self.watched.checker.lexicon
+        lexicon = self.restricted.checker.lexicon
         triples = [self.record.triples[index] for index in group]
         predicates = {triple.predicate for triple in triples}
         foreign = {
@@ -237,43 +242,43 @@ class RecordConstraints:
         }
         if not foreign and predicates.isdisjoint(lexicon.cues) and not lexicon.roles_after:
             return True
-        text = MatchedText.by_rule(self.record, self._text([*unended, *fact]))
+        text = MatchedText.by_rule(self.record, self._text([*open_sentence, *fact]))
         return (
             foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates))
             and not any(triple in triples for triple in unexpressed(text, lexicon.cues))
             and not wrong_roles(text, lexicon.roles_after, lexicon.contexts)
         )
 
-    def _may_stop(self, words: Sequence[int]) -> bool:
-        """Whether these words are sentences, without those at the end that cannot end one."""
-        tokens = self.watched.vocabulary.decode(words, self.extras, self.record)
+    def _can_end_sentence(self, words: Sequence[int]) -> bool:
+        """Whether a full stop makes these words grammatical sentences, after `drop_unfinished`."""
+        tokens = self.restricted.vocabulary.decode(words, self.extras, self.record)
         drop_unfinished(tokens)
-        return self._grammar.makes_sentences("", f"{detokenise(tokens)}.")
+        return self._grammar.completes_sentences("", f"{detokenise(tokens)}.")
 
     def _only_in_values(self, word: int) -> bool:
-        """Whether a word of a value is an extra, a watched word, or neither a function word nor an ordinary word."""
-        if word >= len(self.watched.vocabulary) or word in self.watched.normal_forms:
+        """Whether a word is out of vocabulary, restricted, or neither a function word nor an ordinary word."""
+        if word >= len(self.restricted.vocabulary) or word in self.restricted.normal_forms:
             return True
-        tokens = words(self.watched.vocabulary.words[word].strip(JOINER))
-        lower = self.watched.checker.lexicon.lower
+        tokens = words(self.restricted.vocabulary.words[word].strip(JOINER))
+        lower = self.restricted.checker.lexicon.lower
         return bool(tokens) and tokens[0].form not in FUNCTION_WORDS and tokens[0].form not in lower
 
     def _spellings_of(self, triple: Triple) -> tuple[Spelling, ...]:
-        """The spellings of the object that can be generated; none for truth values, which have phrases instead."""
-        literal = next((item for item in self.watched.checker.wordings(triple) if item.how == "literal"), None)
+        """The spellings of the object as word ids; none for truth values, which are expressed by phrases."""
+        literal = next((item for item in self.restricted.checker.wordings(triple) if item.how == "literal"), None)
         if literal is None:
             return ()
-        texts = [*spellings(triple.object), *self.watched.checker.lexicon.variants.get(triple.object, ())]
+        texts = [*spellings(triple.object), *self.restricted.checker.lexicon.variants.get(triple.object, ())]
         if not literal.exact:
             texts += [variant for text in texts for variant in _spelling_variants(text)]
         return tuple(dict.fromkeys(ids for text in dict.fromkeys(texts) if (ids := self._encode(text))))
 
     def _encode(self, text: str, new: bool = False) -> Spelling | None:
-        """The ids of a text's words; None if a word is neither in the vocabulary nor an extra (`new`: add it)."""
-        vocabulary = self.watched.vocabulary
+        """The ids of a text's words; out-of-vocabulary words become extras if `new`, otherwise the result is None."""
+        vocabulary = self.restricted.vocabulary
         ids = []
         for token in tokenise(text, normalise=True):
-            word = self.watched.ids.get(token.text, self._ids.get(token.text))
+            word = self.restricted.ids.get(token.text, self._ids.get(token.text))
             if word is None and not new:
                 return None
             if word is None:
@@ -283,17 +288,17 @@ class RecordConstraints:
         return tuple(ids)
 
     def _text(self, ids: Sequence[int]) -> str:
-        return detokenise(self.watched.vocabulary.decode(ids, self.extras, self.record))
+        return detokenise(self.restricted.vocabulary.decode(ids, self.extras, self.record))
 
 
 def _spelling_variants(text: str) -> Iterator[str]:
-    """Further accepted spellings: without article or trailing zeros, with thousands separators, or other capitals."""
+    """Spellings without article or trailing zeros, with thousands separators, or with another capitalisation."""
     number = _FINAL_ZEROS.sub("", text)
     for variant in (text, _ARTICLE.sub("", text), number, _THOUSANDS.sub(",", number)):
         yield from (variant, variant.lower(), variant[:1].lower() + variant[1:], variant[:1].upper() + variant[1:])
 
 
 def drop_unfinished(tokens: list[str]) -> None:
-    """Removes words from the end that cannot end a sentence."""
+    """Removes words at the end that cannot end a sentence, in place."""
     while len(tokens) > 1 and tokens[-1] in _NEVER_LAST:
         tokens.pop()
