@@ -15,7 +15,7 @@ from agggen.verification.lexicon import Lexicon, read_templates
 from agggen.verification.templates import learn_phrases
 
 
-def adjusted(
+def adjusted_bundle(
     folder: Path,
     settings: Sequence[str] = (),
     wordings: Mapping[str, tuple[str, ...]] | None = None,

@@ -30,7 +30,7 @@ ALL = "all"
 """The split name that selects all records of a file."""
 
 
-def named_corpus(corpus: str, split: str) -> tuple[str, str]:
+def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
     """The names of corpus and split in the catalogue, even if `corpus` is a folder of prepared Parquet files."""
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
     prepared = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
@@ -94,7 +94,7 @@ def task_of(
     records, available, rejects = records_to_evaluate(corpus, split, limit, reading)
     if rejects:
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
-    named, named_split = named_corpus(corpus, split)
+    named, named_split = catalogue_names(corpus, split)
     return Task(
         bundle=loaded,
         path=path,
@@ -158,7 +158,7 @@ def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Calla
         return None
 
 
-def runs_of(bundle: Path) -> Path:
+def runs_folder_of(bundle: Path) -> Path:
     """The folder with the run log of a bundle's training, if there is one; else ``runs``."""
     run = bundle.resolve().parent
     return run.parent if (run / "tracking.jsonl").is_file() else Path("runs")

@@ -4,7 +4,7 @@ A preset is read into a `JobConfig`. The run's name and the bundle only depend o
 same model may be trained on a laptop or a cluster:
 
     config = load_config(JobConfig, "webnlg", ["cluster.workers=2", "storage.url=s3://models/runs"])
-    result_of(config)    # the RunConfig
+    run_config_of(config)    # the RunConfig
 """
 
 from __future__ import annotations
@@ -88,6 +88,6 @@ class JobConfig(RunConfig):
             raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
 
 
-def result_of(config: RunConfig) -> RunConfig:
+def run_config_of(config: RunConfig) -> RunConfig:
     """The part of `config` that determines the result."""
     return RunConfig(**{item.name: getattr(config, item.name) for item in fields(RunConfig)})

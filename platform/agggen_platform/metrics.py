@@ -111,7 +111,7 @@ class JobMetrics:
                 _record(metric, value, dict(labels))
 
 
-class TrainingMeter(JobMetrics):
+class TrainingMetrics(JobMetrics):
     def __init__(self, run: str, config: JobConfig) -> None:
         super().__init__(run=run)
         self._steps: dict[str, int] = {}
@@ -147,7 +147,7 @@ class TrainingMeter(JobMetrics):
         self.set("training_checkpoint_timestamp_seconds", at)
 
 
-class ShardsMeter(JobMetrics):
+class ShardMetrics(JobMetrics):
     def __init__(self, kind: str, run: str, shards: Sequence[Shard], max_reject_share: float) -> None:
         super().__init__(kind=kind, run=run)
         self._shards, self._limit = shards, max_reject_share

@@ -57,7 +57,7 @@ def schema_lock(uri: str) -> AbstractContextManager[object]:
     return locked(Path(f"{file}.lock")) if file else nullcontext()
 
 
-def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
+def get_or_create_experiment(client: MlflowClient, name: str, **options: Any) -> Any:
     """The experiment called `name`, created with these `options` of MLflow's client if it does not exist."""
     from mlflow.exceptions import MlflowException
 

@@ -62,7 +62,7 @@ def connected(
     """
     local = starts_cluster(address)
     if local:
-        _secure()
+        _enable_token_authentication()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     require("ray")
     import ray
@@ -122,7 +122,7 @@ def nodes() -> list[dict[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def room_for(worker: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
+def workers_that_fit(worker: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
     """How many workers with these resources fit on the nodes; no worker spans two nodes."""
     return sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in worker.items()) for node in nodes)
 
@@ -134,7 +134,7 @@ def _describe(local: bool) -> Cluster:
     return Cluster(resources.get("CPU", 1.0), resources.get("GPU", 0.0), local)
 
 
-def _secure() -> None:
+def _enable_token_authentication() -> None:
     """Enables token authentication for clusters that this process starts, unless the user has configured it."""
     if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
         return

@@ -114,7 +114,7 @@ from agggen_platform.storage import claim
 from agggen_platform.storage.folder import Folder
 
 bundle, source, out, where = sys.argv[1:]
-claim.BEAT = 0.5
+claim.HEARTBEAT_SECONDS = 0.5
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 new, write, tidy = Folder.new, Folder.write, output.Output.tidy
 

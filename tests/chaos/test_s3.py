@@ -30,7 +30,7 @@ HALF = r"the texts in s3://.*/out differ from those that were sent, so manifest"
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Sets short heartbeats: an abandoned claim is taken over after four seconds."""
-    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 1.0)
+    monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 1.0)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
 
 

@@ -47,12 +47,12 @@ from agggen_platform.sharded.shards import (
     check_columns,
     cut,
     file_at,
-    find_repeated,
+    find_duplicate_rows,
     hash_ids,
     inspect_parquet,
-    numbered,
     read_rows,
     rows_at,
+    with_indices,
 )
 from agggen_platform.storage.folder import Folder
 
@@ -292,7 +292,7 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
     rows_before = 0
     for file, own in zip(files, duplicates, strict=True):
         pieces = (replace(piece, rows_before=rows_before) for piece in _cut(file, shard_rows))
-        shards += numbered(pieces, part, own, len(shards))
+        shards += with_indices(pieces, part, own, len(shards))
         rows_before += file.rows
     return shards
 
@@ -334,7 +334,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         (file.index and file.index.ids) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
         for file in files
     ]
-    return find_repeated(ids, rows, read_record, where)
+    return find_duplicate_rows(ids, rows, read_record, where)
 
 
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

@@ -20,8 +20,8 @@ from agggen_platform.bulk.review import riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.driver import Work
-from agggen_platform.storage.critics import open_critic, place_of_critic
+from agggen_platform.sharded.driver import ShardResults
+from agggen_platform.storage.critics import open_critic, resolve_critic
 from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def generate(
         raise ConfigError("a review needs the scores of a critic: set critic=included")
     critic = None
     if config.critic is not None:
-        address = place_of_critic(config.critic)
+        address = resolve_critic(config.critic)
         critic = address, open_critic(address)[1]
     inputs = find_inputs(source, config.shard_rows, config.unique)
     files_read = [(file.name, file.fingerprint) for file in inputs]
@@ -91,7 +91,7 @@ def generate(
 
     with output.claimed(fresh) as check_claim, ExitStack() as stack:
         if manifest := output.manifest():
-            output.tidy()
+            output.delete_input_copies()
             if single_file:
                 output.join()
             return BulkReport(job=output.job, summary=Counts(**manifest["summary"]), review=reviewed())
@@ -120,7 +120,7 @@ def generate(
             local_worker = partial(EndpointWorker, endpoint, settings)
         elif config.actors == 0:
             local_worker = partial(BulkWorker, settings)
-        work = driver.process(
+        work = driver.run_shards(
             shards,
             BulkWorker,
             settings,
@@ -158,7 +158,7 @@ def _content(report: BulkReport, now: Progress) -> dict[str, Any]:
     }
 
 
-def _metrics(report: BulkReport, work: Work[Counts]) -> dict[str, float]:
+def _metrics(report: BulkReport, work: ShardResults[Counts]) -> dict[str, float]:
     return {
         **report.summary.means(),
         "redone_shards": report.redone,

@@ -22,15 +22,15 @@ _SINGLE = ("texts.parquet", "texts.jsonl", REJECTS)
 class Output(JobFolder):
     """A folder that belongs to one bulk generation job."""
 
-    kind, product = "bulk generation", "texts"
+    kind, output_name = "bulk generation", "texts"
 
-    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+    def is_output_file(self, name: str, about: dict[str, Any] | None) -> bool:
         return name in (MANIFEST, REPORT, *_SINGLE) or name.startswith((f"{TEXTS}/", "rejects/", f"{WORK}/"))
 
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
         return [*manifest["texts"], *manifest["rejects"]]
 
-    def tidy(self) -> None:
+    def delete_input_copies(self) -> None:
         """Removes the copies of the input; called when the output is complete."""
         for name in self.folder.names(INPUT):
             self.folder.delete(name)
@@ -48,7 +48,7 @@ class Output(JobFolder):
         self.folder.write(REPORT, as_json(report))
         texts, rejects = ([asdict(f) for f in files if f.name.startswith(f"{kind}/")] for kind in (TEXTS, "rejects"))
         self.publish({"job": self.job, "texts": texts, "rejects": rejects} | about, (TEXTS, "rejects"))
-        self.tidy()
+        self.delete_input_copies()
 
     def join(self) -> None:
         """Writes all texts into one file in the output folder, and all rejects into another, in input order."""

@@ -19,7 +19,7 @@ from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import REJECTED_ROW, read_table, record_of_row, text_of
 from agggen.errors import AggGenError, RecordError
 from agggen.records import Plan, Record
-from agggen_platform.sharded.shards import bare_record
+from agggen_platform.sharded.shards import record_without_references
 
 
 def record_schema() -> pa.Schema:
@@ -52,7 +52,7 @@ def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
     """
     if row.get("error") is not None:
         raise RecordError(row["error"])
-    record = bare_record(row)
+    record = record_without_references(row)
     return record, Plan.parse(row["plan"]) if row.get("plan") else None
 
 

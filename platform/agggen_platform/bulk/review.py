@@ -73,5 +73,5 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
         for first, batch in read_records(shards[index], BATCH_ROWS):
             numbered = enumerate(batch, start=shards[index].rows_before + first)
             records |= {row: read_record(data)[0] for row, data in numbered if row in own}
-    output.tidy()
+    output.delete_input_copies()
     return records

@@ -44,7 +44,7 @@ class BulkWorker(Worker[Counts]):
 
     kind = "generate"
     counts = Counts
-    suspects = "out of memory (try a smaller inference.rows), or a record that crashes the generator"
+    crash_causes = "out of memory (try a smaller inference.rows), or a record that crashes the generator"
 
     def __init__(self, settings: WorkerSettings) -> None:
         """
@@ -62,11 +62,11 @@ class BulkWorker(Worker[Counts]):
         self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if on_gpu else "cpu")
         self.critic = None if settings.critic is None else load_critic(*settings.critic)
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         return self._write(shard, path, RowWriter.texts)
 
-    def give_up(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
-        return self._write(shard, path, partial(RowWriter.reject, reason=str(self.broken(shard))))
+    def write_after_crashes(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+        return self._write(shard, path, partial(RowWriter.reject, reason=str(self.crash_error(shard))))
 
     def _write(
         self, shard: Shard, path: Path, texts_of: Callable[..., Iterator[dict[str, Any]]]

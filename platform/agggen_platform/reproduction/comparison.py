@@ -10,7 +10,7 @@ from agggen.errors import ConfigError
 from agggen.evaluation import method
 from agggen.report.build import source_of
 from agggen_platform.reproduction.records import RunRecord, Score
-from agggen_platform.reproduction.tables import Line, Table
+from agggen_platform.reproduction.tables import SystemRow, Table
 
 _ABSENT = Score(reason="its evaluation has no such score")
 
@@ -60,7 +60,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     return Comparison(table, tuple(records), (*rows, *our_rows.values()), missing)
 
 
-def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
+def _ours(line: SystemRow, records: Sequence[RunRecord]) -> Row | None:
     """The row of one of our systems; a column has numbers only if all runs of the system have its score."""
     runs = tuple(record for record in records if record.system == line.system)
     scores = {}

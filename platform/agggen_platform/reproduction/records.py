@@ -58,7 +58,7 @@ class RunRecord:
 
     def inference(self, table: Table) -> dict[str, Scalar]:
         """The inference settings that `table` depends on; settings that the record lacks have their defaults."""
-        return table.relevant(flatten(InferenceConfig()) | dict(self.settings))
+        return table.score_settings(flatten(InferenceConfig()) | dict(self.settings))
 
     def to_json(self) -> str:
         """The record as one line of JSON."""

@@ -44,7 +44,7 @@ class Recipe:
     def run_name(self, model: Model, seed: int) -> str:
         return f"{self.name}-{model}-{seed}"
 
-    def decisive(self, more: Sequence[str] = ()) -> tuple[str, ...]:
+    def result_settings(self, more: Sequence[str] = ()) -> tuple[str, ...]:
         """The preset and the overrides of all trainings, without overrides that only concern the machine."""
         overrides = (*self.overrides, *more)
         return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
@@ -69,7 +69,7 @@ class System:
     model: Model
     inference: tuple[str, ...] = ()  # overrides of the recipe's inference settings
     phrases: str | None = None
-    """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted`."""
+    """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted_bundle`."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Line:
+class SystemRow:
     """The row of one of our systems."""
 
     name: str  # if a published system has the same name, the row follows it
@@ -101,12 +101,12 @@ class Table:
     split: str  # each system is evaluated once on this split of the corpus
     columns: tuple[Column, ...]
     systems: tuple[System, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[SystemRow, ...]
     published: tuple[Published, ...] = ()
     how: str = ""  # how the published numbers were computed
     inputs: int | None = None  # the number of test records of the published numbers; None: unknown
 
-    def relevant(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    def score_settings(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """The settings that the scores depend on: only planning settings for scores of plans and alignments."""
         names = [name for line in self.lines for name in line.scores.values()]
         of_plans = all(name.startswith(("plans/", "alignment/")) for name in names)
@@ -152,7 +152,7 @@ def table_of_texts(
         board.split,
         tuple(columns),
         systems,
-        tuple(Line(system.name, system.key, scores) for system in systems),
+        tuple(SystemRow(system.name, system.key, scores) for system in systems),
         board.systems,
         f"protocol {board.protocol}: {board.how}" if board.systems else "",
         board.inputs,
@@ -191,7 +191,7 @@ def _annotated(
     published: tuple[Published, ...],
 ) -> Table:
     """A table about the 100 records that people annotated with plans."""
-    lines = tuple(Line(row, _AGGGEN.key, scores) for row, scores in rows.items())
+    lines = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())
     return Table(name, title, _WEBNLG, "webnlg-plans", "test", tuple(columns), (_AGGGEN,), lines, published, inputs=100)
 
 

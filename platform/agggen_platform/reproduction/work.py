@@ -28,7 +28,7 @@ from agggen.training.adaptation import adaptation
 from agggen.training.data import Data, training_dataset
 from agggen.training.progress import ProgressLines, writing_lines
 from agggen_platform import evaluation
-from agggen_platform.adjusting import adjusted
+from agggen_platform.adjusting import adjusted_bundle
 from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
 from agggen_platform.job_config import JobConfig
@@ -63,7 +63,7 @@ def reproduce(
         if corpus in catalogue:
             load(corpus, split)  # raises an error if the corpus is missing; reads no records
     for seed in seeds:
-        _Seed(table, runs, seed, tuple(overrides), say).complete(fresh)
+        _SeedRun(table, runs, seed, tuple(overrides), say).complete(fresh)
 
 
 def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) -> InferenceConfig:
@@ -72,7 +72,7 @@ def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) 
     return load_config(InferenceConfig, None, [*overrides_of(trained.inference), *system.inference])
 
 
-class _Seed:
+class _SeedRun:
     """The trainings and evaluations of a table with one seed."""
 
     def __init__(
@@ -100,9 +100,9 @@ class _Seed:
         for record in records:
             system = next(system for system in self.table.systems if system.key == record.system)
             bundle = self.bundle_of(system)
-            settings = self.table.relevant(flatten(inference_of(self.recipe, system, self.overrides)))
+            settings = self.table.score_settings(flatten(inference_of(self.recipe, system, self.overrides)))
             recorded: dict[str, object] = {"recipe": record.recipe, **record.inference(self.table)}
-            current: dict[str, object] = {"recipe": self.recipe.decisive(self.overrides), **settings}
+            current: dict[str, object] = {"recipe": self.recipe.result_settings(self.overrides), **settings}
             if (bundle / "manifest.json").is_file():
                 recorded["bundle"], current["bundle"] = record.bundle, fingerprint(bundle)
             differing = [
@@ -149,8 +149,8 @@ class _Seed:
         overrides = [*self.overrides, f"training.seed={self.seed}"]
         return adaptation(JobConfig, own, texts, None, overrides, note=self.say, preset="distill")
 
-    def of_seed(self, seed: int) -> _Seed:
-        return self if seed == self.seed else _Seed(self.table, self.runs, seed, self.overrides, self.say)
+    def of_seed(self, seed: int) -> _SeedRun:
+        return self if seed == self.seed else _SeedRun(self.table, self.runs, seed, self.overrides, self.say)
 
     def bundle_of(self, system: System) -> Path:
         """The folder of the system's bundle, which may not exist yet."""
@@ -166,7 +166,7 @@ class _Seed:
             bundle = self.bundle_of(system)
             if system.phrases and (fresh or not bundle.exists()):
                 rmtree(bundle, ignore_errors=True)
-                save_bundle(bundle, adjusted(self.trained[system.model].path, phrases=system.phrases))
+                save_bundle(bundle, adjusted_bundle(self.trained[system.model].path, phrases=system.phrases))
             self.evaluate_bundle(system, bundle, folder, fresh)
 
     def evaluate_bundle(self, system: System, bundle: Path, folder: Path, fresh: bool) -> None:
@@ -205,12 +205,12 @@ class _Seed:
         return RunRecord(
             system.key,
             self.seed,
-            self.recipe.decisive(self.overrides),
+            self.recipe.result_settings(self.overrides),
             identity["records"],
             report["run"]["records"],
             identity["protocol"],
             identity["bundle"],
-            self.table.relevant(settings),
+            self.table.score_settings(settings),
             scores,
         )
 

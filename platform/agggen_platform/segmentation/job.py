@@ -51,9 +51,9 @@ class SegmentReport(driver.Report[Counts]):
 class Output(JobFolder):
     """A folder that belongs to one segmentation job."""
 
-    kind, product = "segmentation", "facts"
+    kind, output_name = "segmentation", "facts"
 
-    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+    def is_output_file(self, name: str, about: dict[str, Any] | None) -> bool:
         if name == MANIFEST or name.startswith(("rejects/", f"{WORK}/")):
             return True
         if about is None:
@@ -142,7 +142,7 @@ def segment(
         absolute = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
         settings = WorkerSettings(output.folder.address, job, absolute, fact_segmenter.fingerprint, corpora)
-        work = driver.process(
+        work = driver.run_shards(
             shards,
             ShardWorker,
             settings,

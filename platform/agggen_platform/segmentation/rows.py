@@ -15,7 +15,7 @@ from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.sharded.config import ALL_FAILED, JobError
-from agggen_platform.sharded.shards import Shard, bare_record
+from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.sharded.worker import Tally
 
 
@@ -99,7 +99,7 @@ class RowSegmenter:
         if earlier is not None:
             return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
         try:
-            record = bare_record(row)
+            record = record_without_references(row)
         except AggGenError as error:
             return str(error)
         return record, [_reference(record, reference) for reference in row.get("references") or ()]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from agggen.corpora.prepared import schema
 from agggen_platform.sharded import shards
-from agggen_platform.sharded.shards import Shard, bare_record
+from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.storage.folder import Folder
 
 _NEEDED = ("id", "triples", "references")
@@ -62,12 +62,12 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         first_index: the number of the first shard.
     """
     folder, name, columns = source.folder, source.name, ("id", "triples", "category")
-    (duplicates,) = shards.find_repeated(
+    (duplicates,) = shards.find_duplicate_rows(
         [shards.hash_ids(folder, name)],
         lambda _, rows: shards.rows_at(folder, name, columns, rows),
-        bare_record,
+        record_without_references,
         lambda _, row, __: row,
     )
     file = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
     pieces = shards.cut(file, source.groups, rows_per_shard)
-    return shards.numbered(pieces, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)
+    return shards.with_indices(pieces, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)

@@ -55,11 +55,11 @@ class ShardWorker(Worker[Counts]):
                 f"the segmenter {self.segmenter.name!r} of this worker is {self.segmenter.fingerprint}, but the "
                 f"job's is {settings.segmenter}; run the same version of agggen on every node"
             )
-        self.suspects = f"out of memory, or a text that crashes the segmenter {self.segmenter.name!r}"
+        self.crash_causes = f"out of memory, or a text that crashes the segmenter {self.segmenter.name!r}"
         folder = settings.config.cache_folder
         self.cache = FactCache(Path(folder), settings.segmenter) if folder else None
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         segmenter = RowSegmenter(self.segmenter, self.settings.config, shard, self.cache)
         read = read_rows(shard, _BATCH_ROWS, schema().names)
         records = (record for first, rows in read for record in segmenter.records(rows, first))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agggen_platform.ray_cluster import room_for
+from agggen_platform.ray_cluster import workers_that_fit
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
@@ -22,7 +22,7 @@ class Resources:
     def __add__(self, other: Resources) -> Resources:
         return Resources(self.cpus + other.cpus, self.gpus + other.gpus)
 
-    def holds(self, other: Resources) -> bool:
+    def can_fit(self, other: Resources) -> bool:
         """Whether `other` fits in, up to rounding."""
         return other.cpus <= self.cpus + 1e-6 and other.gpus <= self.gpus + 1e-6
 
@@ -35,7 +35,7 @@ class Resources:
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
-GENERATORS_PER_HELPER = 8
+GENERATORS_PER_PLANNER = 8
 """One ingress replica and one planner suffice for this many generators: they need a few milliseconds per record."""
 _MAX_GENERATORS = 1000
 
@@ -45,7 +45,7 @@ def _roles(config: ServeConfig) -> dict[str, ReplicaConfig]:
     return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
 
 
-def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
+def with_max_replicas(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
     """`config` with each unset `max_replicas` set to the number of replicas that fit on these nodes.
 
     ``update=beside`` reserves room for one more replica of each deployment, as new ones start before old ones stop.
@@ -53,9 +53,9 @@ def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeCon
     generator, beside = config.generator, config.update == "beside"
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
     cluster = sum(map(Resources.from_resources, nodes), Resources())
-    spare = one_of_each(config) if beside else Resources()
-    count = min(_MAX_GENERATORS, room_for(replica, nodes) - beside if replica else 1)
-    while count > 1 and not cluster.holds(most(_with_generators(config, count)) + spare):
+    spare = one_replica_each(config) if beside else Resources()
+    count = min(_MAX_GENERATORS, workers_that_fit(replica, nodes) - beside if replica else 1)
+    while count > 1 and not cluster.can_fit(maximum_resources(_with_generators(config, count)) + spare):
         count -= 1
     return _with_generators(config, count)
 
@@ -67,8 +67,8 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
         return replace(role, max_replicas=max(1, limit, role.min_replicas)) if role.max_replicas is None else role
 
     generator = bounded(config.generator, count)
-    helpers = -(-(generator.max_replicas or 1) // GENERATORS_PER_HELPER)
-    ingress, planner = bounded(config.ingress, helpers), bounded(config.planner, helpers)
+    planners = -(-(generator.max_replicas or 1) // GENERATORS_PER_PLANNER)
+    ingress, planner = bounded(config.ingress, planners), bounded(config.planner, planners)
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 
 
@@ -77,17 +77,17 @@ def _total(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Res
     return sum((Resources(role.cpus * count, role.gpus * count) for role, count in needed), Resources())
 
 
-def one_of_each(config: ServeConfig) -> Resources:
+def one_replica_each(config: ServeConfig) -> Resources:
     """The resources that one replica of each deployment needs."""
     return _total(config, lambda role: 1)
 
 
-def least(config: ServeConfig) -> Resources:
+def minimum_resources(config: ServeConfig) -> Resources:
     """The resources that the smallest number of replicas needs."""
     return _total(config, lambda role: max(1, role.min_replicas))
 
 
-def most(config: ServeConfig) -> Resources:
+def maximum_resources(config: ServeConfig) -> Resources:
     """The resources that the largest number of replicas needs; for deployments without `max_replicas`, the smallest."""
     return _total(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
@@ -99,9 +99,9 @@ def local_cpus(config: ServeConfig) -> int:
     Raises CapacityError if the smallest number of replicas needs more CPUs than the machine has.
     """
     machine = os.cpu_count() or 1
-    if least(config).cpus > max(machine, 2):
+    if minimum_resources(config).cpus > max(machine, 2):
         raise _too_small(config, f"this machine has {machine} CPUs")
-    return math.ceil(2 * max(machine, most(config).cpus))
+    return math.ceil(2 * max(machine, maximum_resources(config).cpus))
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
@@ -109,16 +109,16 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
     available = [Resources.from_resources(node) for node in nodes]
     for name, role in _roles(config).items():
         replica = Resources(role.cpus, role.gpus)
-        if not any(node.holds(replica) for node in available):
+        if not any(node.can_fit(replica) for node in available):
             largest = max(available, key=lambda node: (node.gpus if replica.gpus else 0, node.cpus, node.gpus))
             raise CapacityError(
                 f"a replica of the {name} needs {replica}, and no node of the cluster has that (the largest has "
                 f"{largest}): set {name}.cpus and {name}.gpus"
             )
-    if not (total := sum(available, Resources())).holds(least(config)):
+    if not (total := sum(available, Resources())).can_fit(minimum_resources(config)):
         raise _too_small(config, f"the cluster has {total}")
 
 
 def _too_small(config: ServeConfig, available: str) -> CapacityError:
     parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in _roles(config).items())
-    return CapacityError(f"the endpoint needs {least(config)}, and {available}: lower {', '.join(parts)}")
+    return CapacityError(f"the endpoint needs {minimum_resources(config)}, and {available}: lower {', '.join(parts)}")

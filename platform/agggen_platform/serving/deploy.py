@@ -26,7 +26,7 @@ from agggen_platform.ray_private import (
     serve_address,
     wait_for_proxies,
 )
-from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized
+from agggen_platform.serving.capacity import check_fits, local_cpus, one_replica_each, with_max_replicas
 from agggen_platform.serving.config import HttpConfig, ServeConfig
 from agggen_platform.serving.errors import CapacityError, DeployError
 from agggen_platform.serving.keys import check_keys_required
@@ -83,12 +83,12 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         nodes = cluster_nodes()
         check_fits(config, nodes)
         if cluster.local:  # its CPUs are at least twice the machine's (`local_cpus`), enough for an update
-            nodes = [{"CPU": (os.cpu_count() or 1) + one_of_each(config).cpus, "GPU": cluster.gpus}]
-        endpoint = Endpoint(sized(config, nodes), cluster.local, say)
+            nodes = [{"CPU": (os.cpu_count() or 1) + one_replica_each(config).cpus, "GPU": cluster.gpus}]
+        endpoint = Endpoint(with_max_replicas(config, nodes), cluster.local, say)
         try:
             yield endpoint
         finally:
-            endpoint.take_down()
+            endpoint.shut_down()
 
 
 class Endpoint:
@@ -152,7 +152,7 @@ class Endpoint:
         messages = [part.message for part in application.deployments.values() if part.status in failed]
         return State(application.status.value, _reason([*messages, application.message][0]))
 
-    def take_down(self) -> None:
+    def shut_down(self) -> None:
         """Refuses new requests, finishes the active ones, and removes the application."""
         import ray
         from ray import serve
@@ -195,7 +195,7 @@ class Endpoint:
                 raise CapacityError(
                     f"the application {name!r} is already deployed at {self.url}: `serve delete {name}` removes it"
                 )
-        application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
+        application = application_of(target.pinned(self.config)) | {"deployments": list(overridden)}
         kept = [details.get("deployed_app_config") for details in others.values()]
         deploy_applications([*filter(None, kept), application])
         self._deployed = True
@@ -248,7 +248,7 @@ def deploy_file(config: ServeConfig, target: Target) -> str:
     """The YAML file for ``serve deploy`` that serves this bundle with these settings."""
     import yaml
 
-    config = target.fixed(_checked(config))
+    config = target.pinned(_checked(config))
     content = {
         "proxy_location": "EveryNode",
         "http_options": asdict(config.http),

@@ -14,7 +14,7 @@ from agggen_platform.registry.address import SCHEME
 from agggen_platform.registry.admission import fetch, smoke
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.bundles import get_bundle
-from agggen_platform.storage.critics import open_critic, place_of_critic
+from agggen_platform.storage.critics import open_critic, resolve_critic
 from agggen_platform.storage.folder import Folder
 
 
@@ -27,7 +27,7 @@ class Target:
     fingerprint: str
     critic: str | None = "included"  # the critic's resolved address, as in `source`, or ``included``; None: no critic
 
-    def fixed(self, config: ServeConfig) -> ServeConfig:
+    def pinned(self, config: ServeConfig) -> ServeConfig:
         """`config` with the pinned bundle and critic."""
         return replace(
             config, bundle=self.source, shown_as=self.shown, fingerprint=self.fingerprint, critic=self.critic
@@ -50,7 +50,7 @@ def find_target(config: ServeConfig) -> Target:
     shown = shown or (source if source in SHIPPED else None)
     source = Folder(place_of(source)).address
     _, actual = fetch(source, expected)
-    critic = None if config.critic is None else place_of_critic(config.critic)
+    critic = None if config.critic is None else resolve_critic(config.critic)
     return Target(source, shown or source, actual, critic)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from agggen.errors import AggGenError
-from agggen_platform.metrics import ShardsMeter
+from agggen_platform.metrics import ShardMetrics
 from agggen_platform.sharded.config import JobError, ShardedConfig
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import C, FinishedShard, Worker, with_attempts
@@ -51,7 +51,7 @@ class Report(Generic[C]):
 
 
 @dataclass
-class Work(Generic[C]):
+class ShardResults(Generic[C]):
     """The results of a job's shards."""
 
     total: int  # the number of shards
@@ -83,7 +83,7 @@ class Work(Generic[C]):
         return counts | {"shards": now.shards} | now.counts.speeds(now.seconds)
 
 
-def process(
+def run_shards(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
@@ -94,7 +94,7 @@ def process(
     check_inputs: Callable[[], None],
     progress: Callable[[Progress[C]], None],
     log: Tracker | None,
-) -> Work[C]:
+) -> ShardResults[C]:
     """Processes all shards, in actors of a Ray cluster or in this process.
 
     Args:
@@ -110,11 +110,11 @@ def process(
         JobError: a shard has no result, too many rows were rejected, or Ray runs only on this machine, which lacks the
             GPUs for an actor.
     """
-    work = Work(len(shards), worker.counts(), worker.counts())
+    work = ShardResults(len(shards), worker.counts(), worker.counts())
     out, logged = Folder(settings.out), time.monotonic()
     left = with_attempts(shards, out)
     with (
-        ShardsMeter(worker.kind, f"{worker.kind}-{settings.job}", shards, config.max_reject_share) as meter,
+        ShardMetrics(worker.kind, f"{worker.kind}-{settings.job}", shards, config.max_reject_share) as meter,
         _results(left, worker, settings, config, local_worker, gpus) as results,
     ):
         meter.begin()

@@ -22,7 +22,7 @@ class JobFolder(ABC):
     """The output folder of one job."""
 
     kind: ClassVar[str]  # the kind of job, such as "segmentation"
-    product: ClassVar[str]  # the name of the job's output in messages, such as "texts"
+    output_name: ClassVar[str]  # the name of the job's output in messages, such as "texts"
 
     def __init__(self, address: str, job: str, inputs: Iterable[Folder] = ()) -> None:
         """
@@ -51,7 +51,7 @@ class JobFolder(ABC):
             yield check_claim
 
     @abstractmethod
-    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+    def is_output_file(self, name: str, about: dict[str, Any] | None) -> bool:
         """Whether a job described by `about` (None: any job of this kind) writes a file of this name."""
 
     @abstractmethod
@@ -83,10 +83,10 @@ class JobFolder(ABC):
                 self.folder.delete(name)  # written by a run with another shard size
         if not self._is_complete(manifest):
             raise DamagedError(
-                f"the {self.product} in {self.folder} differ from those that were sent, so {MANIFEST} was not written; "
+                f"the {self.output_name} in {self.folder} differ from those that were sent, so {MANIFEST} was not written; "
                 "the same command writes them again"
             )
-        self.folder.sweep()  # partial files of killed actors
+        self.folder.remove_partial_files()  # partial files of killed actors
         self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], **about: Any) -> None:
@@ -100,16 +100,16 @@ class JobFolder(ABC):
             CorpusError: the folder contains other files, or the output of another job.
         """
         owner = self._owner()
-        if owner is None and (foreign := [name for name in self.folder.names() if self.is_product(name, None)]):
+        if owner is None and (foreign := [name for name in self.folder.names() if self.is_output_file(name, None)]):
             raise CorpusError(
                 f"{self.folder} contains {foreign[0]}, which is not the output of a {self.kind} job; give another --out"
             )
         if owner is not None and owner["job"] != self.job:
             raise CorpusError(
-                f"{self.folder} contains another job's {self.product} ({_differences(owner['config'], config)}); "
+                f"{self.folder} contains another job's {self.output_name} ({_differences(owner['config'], config)}); "
                 "replace them with --fresh, or give another --out"
             )
-        self.folder.sweep()
+        self.folder.remove_partial_files()
         self.folder.delete(MANIFEST)
         self.folder.write(_JOB, as_json({"kind": self.kind, "job": self.job, "config": config} | about))
 
@@ -124,9 +124,9 @@ class JobFolder(ABC):
             return
         self.folder.delete(MANIFEST)
         for name in self.folder.names():
-            if self.is_product(name, owner):
+            if self.is_output_file(name, owner):
                 self.folder.delete(name)
-        self.folder.sweep()
+        self.folder.remove_partial_files()
         self.folder.delete(_JOB)
 
     def _owner(self) -> dict[str, Any] | None:

@@ -175,12 +175,14 @@ def cut(file: Shard, sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shar
         yield replace(file, groups=tuple(groups), first=first, rows=rows)
 
 
-def numbered(shards: Iterable[Shard], part: str, duplicates: Mapping[int, int | str], first_index: int) -> list[Shard]:
+def with_indices(
+    shards: Iterable[Shard], part: str, duplicates: Mapping[int, int | str], first_index: int
+) -> list[Shard]:
     """The shards of a file with their indices, from `first_index` on, names of parts, and duplicates.
 
     Args:
         part: the name of a shard's part, with ``{}`` in place of the shard's index.
-        duplicates: the result of `find_repeated` for this file.
+        duplicates: the result of `find_duplicate_rows` for this file.
     """
     rows, pairs = sorted(duplicates), sorted(duplicates.items())
     return [
@@ -230,7 +232,7 @@ class IdHashes:
             first += len(block)
 
 
-def find_repeated(
+def find_duplicate_rows(
     ids: Sequence[IdHashes],
     rows: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
     check: Callable[[dict[str, Any]], object],
@@ -308,7 +310,7 @@ def _batches(
             first += batch.num_rows
 
 
-def bare_record(row: Mapping[str, Any]) -> Record:
+def record_without_references(row: Mapping[str, Any]) -> Record:
     """The record of a prepared row, without its references; raises RecordError if the row is not a record."""
     triples = tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
     return Record(row["id"], triples, (), row.get("category"))

@@ -109,11 +109,11 @@ class FinishedShard(Generic[C]):
 
 
 class Worker(ABC, Generic[C]):
-    """Processes one shard per call; subclasses define `fill`."""
+    """Processes one shard per call; subclasses define `write_part`."""
 
     kind: ClassVar[str]  # the kind of job, a label of its metrics
     counts: ClassVar[type[Any]]  # the subclass of `Tally`
-    suspects: str  # what may have killed the workers, for `broken`
+    crash_causes: str  # what may have killed the workers, for `crash_error`
 
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
@@ -154,10 +154,10 @@ class Worker(ABC, Generic[C]):
         retries = sum(name.startswith(_BEGUN) for name in names)
         deaths = self._deaths(notes, range(shard.attempts, retries))
         if deaths > ATTEMPTS:
-            raise self.broken(shard)
+            raise self.crash_error(shard)
         self.out.write(f"{notes}/{_BEGUN}{retries}", self._node.encode())
         with self.out.new(shard.part) as path:
-            counts, rows, rejects = (self.fill if deaths < ATTEMPTS else self.give_up)(shard, path)
+            counts, rows, rejects = (self.write_part if deaths < ATTEMPTS else self.write_after_crashes)(shard, path)
             files = [PartFile(shard.part, rows, *measure(path))]
         if rejects:
             files.append(self._write_rejects(shard, rejects))
@@ -170,20 +170,22 @@ class Worker(ABC, Generic[C]):
         return map(self.run, shards)
 
     @abstractmethod
-    def fill(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
         """Writes the part of a shard to `path`.
 
         Returns:
             The counts, the number of rows of the part, and the rejects for a separate file.
         """
 
-    def give_up(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
-        """Called in place of `fill` if `ATTEMPTS` workers died while processing this shard in this run."""
-        raise self.broken(shard)
+    def write_after_crashes(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
+        """Called in place of `write_part` if `ATTEMPTS` workers died while processing this shard in this run."""
+        raise self.crash_error(shard)
 
-    def broken(self, shard: Shard) -> JobError:
+    def crash_error(self, shard: Shard) -> JobError:
         """The error if `ATTEMPTS` workers died while processing this shard."""
-        return JobError(f"{ATTEMPTS} workers died while processing {shard}: {self.suspects}; finished shards are kept")
+        return JobError(
+            f"{ATTEMPTS} workers died while processing {shard}: {self.crash_causes}; finished shards are kept"
+        )
 
     def close(self) -> None:
         """Releases resources; not called in actors."""

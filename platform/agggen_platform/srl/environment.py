@@ -26,8 +26,8 @@ NEEDED = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "nump
 _SECONDS = 600.0  # timeout of imports
 
 # Only these variables, because the code of an archive must not see credentials.
-_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-_PASSED_ON_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
+_FORWARDED = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_FORWARDED_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
     env = {
         name: value
         for name, value in os.environ.items()
-        if (name.upper() in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)) and not is_secret(name)
+        if (name.upper() in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)) and not is_secret(name)
     }
     env |= {"TMPDIR": str(scratch), "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
     if not online:
@@ -93,7 +93,7 @@ def worker_versions(environment: Environment) -> dict[str, str]:
     scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
     process = JsonLinesProcess(environment.command, worker_environment(scratch, online=False), scratch)
     try:
-        answer = process.ask({"op": "start", "protocol": PROTOCOL, "archive": None, "threads": 1}, _SECONDS)
+        answer = process.request({"op": "start", "protocol": PROTOCOL, "archive": None, "threads": 1}, _SECONDS)
     finally:
         process.close()
     if "ready" not in answer:

@@ -55,8 +55,10 @@ class JsonLinesProcess:
             _remove(scratch)
             raise WorkerDied(f"cannot start {command[0]}: {error.strerror or error}") from error
         self._lines: deque[bytes] = deque(maxlen=_LINES)
-        self._listener = threading.Thread(target=_listen, args=(self._child.stderr, self._lines), daemon=True)
-        self._listener.start()
+        self._stderr_reader = threading.Thread(
+            target=_keep_last_lines, args=(self._child.stderr, self._lines), daemon=True
+        )
+        self._stderr_reader.start()
         self._scratch = scratch
         self._stop = weakref.finalize(self, _stop, self._child, scratch, 0.0)
 
@@ -68,7 +70,7 @@ class JsonLinesProcess:
     def is_alive(self) -> bool:
         return self._child.poll() is None
 
-    def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """The answer to `message`. After any exception the child has ended.
 
         Args:
@@ -107,7 +109,7 @@ class JsonLinesProcess:
         else:
             reason = self._ending()
         self._stop()
-        self._listener.join(timeout=5)
+        self._stderr_reader.join(timeout=5)
         lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
         output = "its last lines:\n  " + "\n  ".join(lines) if lines else "it wrote nothing to standard error"
         raise WorkerDied(f"the worker {reason}; {output}")
@@ -135,7 +137,7 @@ class JsonLinesProcess:
             _stop(self._child, self._scratch, grace)
 
 
-def _listen(stream: IO[bytes], lines: deque[bytes]) -> None:
+def _keep_last_lines(stream: IO[bytes], lines: deque[bytes]) -> None:
     """Keeps the last lines of a stream until its end."""
     with stream:
         lines.extend(iter(lambda: stream.readline(_LINE_BYTES), b""))

@@ -50,7 +50,7 @@ class AllenNLPFrames:
         self.config = config
         if predicates is not None and config.spacy is not None:
             raise ConfigError("the predicates come from a spaCy model or from a frame source, not from both")
-        self._finder = predicates
+        self._predicate_source = predicates
         self._process: JsonLinesProcess | None = None
         self._lock = threading.Lock()
         self._requests = self._deaths = 0
@@ -59,12 +59,12 @@ class AllenNLPFrames:
         """Versions, model, device and word-piece limit of the running worker."""
 
     def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
-        return type(self), (self.config, self._finder)
+        return type(self), (self.config, self._predicate_source)
 
     def close(self) -> None:
         """Ends the worker; the next call of `frames` starts a new one."""
         with self._lock:
-            self._end()
+            self._stop_worker()
 
     @cached_property
     def archive_sha256(self) -> str:
@@ -86,8 +86,8 @@ class AllenNLPFrames:
     @cached_property
     def predicates(self) -> FrameSource | None:
         """The source of predicates; None for a spaCy model."""
-        if self.config.spacy is not None or self._finder is not None:
-            return self._finder
+        if self.config.spacy is not None or self._predicate_source is not None:
+            return self._predicate_source
         from agggen.facts.embedded import EmbeddedFrames
 
         return EmbeddedFrames()
@@ -148,22 +148,22 @@ class AllenNLPFrames:
         return [result for sentence in batch for result in self._tag([sentence], retry=True)]
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
-        process = self._started()
+        process = self._running_worker()
         self._requests += 1
-        answer = process.ask({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
+        answer = process.request({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
         results = answer.get("results")
         if answer.get("id") != self._requests or not isinstance(results, list) or len(results) != len(batch):
-            self._end()
+            self._stop_worker()
             raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed') or 'its answer is invalid'}")
         self._deaths = 0
         return results
 
-    def _started(self) -> JsonLinesProcess:
+    def _running_worker(self) -> JsonLinesProcess:
         if self._process is not None and self._process.is_alive:
             return self._process
         if self._broken is not None:
             raise AllenNLPError(self._broken)
-        self._end()
+        self._stop_worker()
         environment = self.environment  # before `archive_sha256`, which reads the whole archive
         config, sha256 = self.config.absolute, self.archive_sha256
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
@@ -172,7 +172,7 @@ class AllenNLPFrames:
         request |= {"device": config.device, "threads": config.threads}
         request |= {"bert": config.bert, "spacy": config.spacy}
         try:
-            ready = process.ask(request, config.timeout)
+            ready = process.request(request, config.timeout)
         except WorkerDied as death:
             raise self._give_up(f"the AllenNLP worker did not start: {death}") from death
         about = ready.get("ready")
@@ -187,7 +187,7 @@ class AllenNLPFrames:
         self._broken = reason
         return AllenNLPError(reason)
 
-    def _end(self) -> None:
+    def _stop_worker(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.close()

@@ -36,7 +36,7 @@ INSTANCES_AT_ONCE = 64
 """The largest batch of the model in instances, which are pairs of a sentence and a predicate."""
 
 
-class Refused(Exception):
+class UserError(Exception):
     """An error that the user can correct; the message says how."""
 
 
@@ -55,7 +55,7 @@ def main() -> None:
                 labeller, answer = start(request)
             else:
                 answer = {"id": request["id"], "results": labeller.tag(request["sentences"])}
-        except Refused as refused:
+        except UserError as refused:
             answer = {"failed": str(refused)}
         except Exception as error:
             traceback.print_exc()
@@ -74,14 +74,14 @@ def _end_with(parent: int) -> None:
 def start(options: Any) -> Any:
     """The labeller (None without an archive) and the answer to the first request."""
     if options["protocol"] != PROTOCOL:
-        raise Refused(f"the worker uses version {PROTOCOL} of the protocol, not {options['protocol']}")
+        raise UserError(f"the worker uses version {PROTOCOL} of the protocol, not {options['protocol']}")
     path = options["archive"]
     if path is None:
         return None, {"ready": load_libraries(options["threads"])}
     # Checked before anything is unpickled, and before the imports, which take seconds.
     actual = hash_of(path)
     if actual != options["sha256"]:
-        raise Refused(f"{path} has the sha256 {actual}, not {options['sha256']}")
+        raise UserError(f"{path} has the sha256 {actual}, not {options['sha256']}")
     config = read_config(path)
     versions = load_libraries(options["threads"])
     labeller = Labeller(options, config)
@@ -138,12 +138,12 @@ def read_config(path: str) -> Any:
                 config = json.loads(member.read().decode("utf-8")) if member else {}
         kind = config["model"]["type"]
     except (tarfile.TarError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
-        raise Refused(
+        raise UserError(
             f"{path} is not an AllenNLP archive: a .tar.gz (or its folder) with config.json, weights.th and "
             f"vocabulary/ ({_reason(error)})"
         ) from error
     if kind not in MODEL_TYPES:
-        raise Refused(f"{path} is a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
+        raise UserError(f"{path} is a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
     return config
 
 
@@ -160,7 +160,7 @@ class Labeller:
             archive = load_archive(options["archive"], cuda_device=device, overrides=json.dumps(overrides))
         except OSError as error:
             if self.type == "srl_bert" and not overrides and not os.path.isdir(name):
-                raise Refused(
+                raise UserError(
                     f"the archive needs the BERT model {name!r}, which is not on this machine; name a folder with its "
                     f"config.json and vocab.txt (bert), or allow the download (online). {error}"
                 ) from error
@@ -217,21 +217,21 @@ class Labeller:
         instance = self.reader.text_to_instance([self.token(word) for word in words], marks)
         pieces = len(instance["tokens"])
         if self.limit is not None and pieces > self.limit:
-            raise Refused(f"the sentence has {pieces} word pieces, the model takes {self.limit}")
+            raise UserError(f"the sentence has {pieces} word pieces, the model takes {self.limit}")
         return instance
 
     def predicates(self, sentence: Any) -> Any:
         """The positions of the predicates: those in the request, or spaCy's verbs and auxiliaries, as in AllenNLP."""
         words = sentence["words"]
         if blank := [word for word in words if not word.strip()]:
-            raise Refused(f"the word {blank[0]!r} is blank")
+            raise UserError(f"the word {blank[0]!r} is blank")
         if sentence.get("predicates") is not None:
             invalid = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
             if invalid:
-                raise Refused(f"there is no word {invalid[0]} in a sentence of {len(words)}")
+                raise UserError(f"there is no word {invalid[0]} in a sentence of {len(words)}")
             return sentence["predicates"]
         if self.nlp is None:
-            raise Refused("the request has no predicates, and there is no spaCy model to find them")
+            raise UserError("the request has no predicates, and there is no spaCy model to find them")
         document = import_module("spacy.tokens").Doc(self.nlp.vocab, words=words)
         for _, pipe in self.nlp.pipeline:
             document = pipe(document)
@@ -244,7 +244,7 @@ def _overrides(config: Any, folder: str) -> Any:
         with open(os.path.join(folder, "config.json"), "rb") as stream:
             bert = json.loads(stream.read().decode("utf-8"))
     except (OSError, ValueError) as error:
-        raise Refused(
+        raise UserError(
             f"{folder} is not a folder of a BERT model, with config.json and vocab.txt ({_reason(error)})"
         ) from error
     readers = [key for key in ("dataset_reader", "validation_dataset_reader") if key in config]
@@ -266,7 +266,7 @@ def _batches(tasks: Any) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

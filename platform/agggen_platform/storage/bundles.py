@@ -22,20 +22,20 @@ from agggen.errors import BundleError
 from agggen_platform.cache import cache_folder, cache_limit
 from agggen_platform.locks import locked
 from agggen_platform.storage import verified
-from agggen_platform.storage.errors import explained
+from agggen_platform.storage.errors import as_storage_error
 from agggen_platform.storage.folder import Folder
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
-def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: None) -> str:
+def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, local or in a store, and returns the folder's full address.
 
     Every file is read back. A partial copy is completed; files that are already there unchanged are not copied.
 
     Args:
-        claimed: raises if the folder's claim is lost; called before the manifest is written.
+        check_claim: raises if the folder's claim is lost; called before the manifest is written.
 
     Raises:
         BundleError: `path` is not a complete bundle, or there is another bundle at `address`.
@@ -52,10 +52,10 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
         )
     for name in described:
         size, sha256 = described[name]["bytes"], described[name]["sha256"]
-        if not verified.holds(folder, name, size, sha256):
+        if not verified.matches(folder, name, size, sha256):
             verified.put(folder, name, path / name)
     if existing is None:
-        claimed()
+        check_claim()
         verified.put(folder, MANIFEST, path / MANIFEST)
     return folder.address
 
@@ -83,7 +83,7 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: {MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
+    with as_storage_error("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_complete(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)

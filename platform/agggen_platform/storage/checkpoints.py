@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agggen_platform.storage import verified
-from agggen_platform.storage.errors import DamagedError, StorageError, explained
+from agggen_platform.storage.errors import DamagedError, StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
 _INDEX = "latest.json"
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedCheckpoint:
     """A verified checkpoint."""
 
     stage: str
@@ -46,19 +46,19 @@ class CheckpointStore:
         folder: Folder,
         keep: int = 2,
         report: Callable[[str], None] = _log.warning,
-        claimed: Callable[[], None] = lambda: None,
+        check_claim: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
             keep: the number of verified checkpoints to keep of each stage.
             report: receives a message about each recovered problem; by default, the message is logged.
-            claimed: raises if the folder's claim is lost; called before a save, and again before the index is written.
+            check_claim: raises if the folder's claim is lost; called before a save, and again before the index is written.
         """
-        self.folder, self.keep, self._report, self._claimed = folder, keep, report, claimed
+        self.folder, self.keep, self._report, self._check_claim = folder, keep, report, check_claim
         self._damaged: set[str] = set()
-        self._swept: set[str] = set()
+        self._cleaned: set[str] = set()
 
-    def save(self, stage: str, step: int, path: Path) -> Saved:
+    def save(self, stage: str, step: int, path: Path) -> SavedCheckpoint:
         """Stores and verifies the file at `path` as the newest checkpoint of `stage`.
 
         Raises:
@@ -66,22 +66,22 @@ class CheckpointStore:
             StorageError: the folder refused access, is full, or did not answer; the index is unchanged.
             ClaimedError: another job took the folder over.
         """
-        self._claimed()
+        self._check_claim()
         indexed = self._indexed(stage)
         self._tidy(stage, indexed)
         size, sha256 = verified.measure(path)
-        saved = Saved(stage, step, f"{stage}/step-{step:08d}-{sha256[:8]}.safetensors", size, sha256)
-        if saved not in indexed or not verified.holds(self.folder, saved.name, size, sha256):
+        saved = SavedCheckpoint(stage, step, f"{stage}/step-{step:08d}-{sha256[:8]}.safetensors", size, sha256)
+        if saved not in indexed or not verified.matches(self.folder, saved.name, size, sha256):
             verified.put(self.folder, saved.name, path)
         self._damaged.discard(saved.name)
         newest = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
-        self._claimed()
+        self._check_claim()
         checkpoints = [{name: value for name, value in asdict(kept).items() if name != "stage"} for kept in newest]
         self.folder.write(f"{stage}/{_INDEX}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
         self._tidy(stage, newest)
         return saved
 
-    def latest(self, stage: str) -> Saved | None:
+    def latest(self, stage: str) -> SavedCheckpoint | None:
         """The newest checkpoint that has its full size and is not known to be damaged; None if there is none.
 
         Raises:
@@ -97,7 +97,7 @@ class CheckpointStore:
             self._report(f"the checkpoint {self.folder.at(saved.name)} {state}; trying an older one")
         return None
 
-    def fetch(self, saved: Saved, path: Path) -> None:
+    def fetch(self, saved: SavedCheckpoint, path: Path) -> None:
         """Downloads a checkpoint to `path`, which is created only if the SHA-256 matches.
 
         Raises:
@@ -105,11 +105,11 @@ class CheckpointStore:
             StorageError: the folder refused access or did not answer, or the disk of `path` is full.
         """
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-        with explained("write", path, saved.bytes):
+        with as_storage_error("write", path, saved.bytes):
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
             verified.get(self.folder, saved.name, temporary, saved.bytes, saved.sha256)
-            with explained("write", path, saved.bytes):
+            with as_storage_error("write", path, saved.bytes):
                 os.replace(temporary, path)
         except DamagedError:
             self._damaged.add(saved.name)
@@ -117,7 +117,7 @@ class CheckpointStore:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def restore(self, stage: str, path: Path) -> Saved | None:
+    def restore(self, stage: str, path: Path) -> SavedCheckpoint | None:
         """Fetches and returns the newest complete checkpoint; None if no checkpoint was ever saved.
 
         Raises:
@@ -136,25 +136,25 @@ class CheckpointStore:
             raise DamagedError(f"all checkpoints of {stage} are damaged or incomplete ({names}); --fresh starts over")
         return None
 
-    def _indexed(self, stage: str) -> list[Saved]:
+    def _indexed(self, stage: str) -> list[SavedCheckpoint]:
         name = f"{stage}/{_INDEX}"
         content = self.folder.read(name)
         if content is None:
             return []
         try:
-            return [Saved(stage, **entry) for entry in json.loads(content)["checkpoints"]]
+            return [SavedCheckpoint(stage, **entry) for entry in json.loads(content)["checkpoints"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedError(
                 f"{self.folder.at(name)} is damaged ({error!r}); remove it to restart the stage"
             ) from error
 
-    def _tidy(self, stage: str, indexed: list[Saved]) -> None:
+    def _tidy(self, stage: str, indexed: list[SavedCheckpoint]) -> None:
         """Removes old checkpoints and files of killed saves. A failure is reported but not raised."""
         indexed_names = {checkpoint.name for checkpoint in indexed}
         try:
-            if stage not in self._swept:  # only once: later partial files may belong to a new holder of the claim
-                self.folder.sweep(stage)
-                self._swept.add(stage)
+            if stage not in self._cleaned:  # only once: later partial files may belong to a new holder of the claim
+                self.folder.remove_partial_files(stage)
+                self._cleaned.add(stage)
             for name in self.folder.names(stage):
                 if name not in indexed_names and _CHECKPOINT_NAME.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)

@@ -14,7 +14,7 @@ INCLUDED = "included"
 """The critic that is part of agggen."""
 
 
-def place_of_critic(address: str) -> str:
+def resolve_critic(address: str) -> str:
     """The address of the critic's folder, absolute and without an alias.
 
     Raises:
@@ -34,10 +34,10 @@ def open_critic(address: str) -> tuple[Critic, str]:
 
     Raises:
         CriticError, BundleError: there is no critic, or it was changed after it was saved.
-        RegistryError: see `place_of_critic`.
+        RegistryError: see `resolve_critic`.
         StorageError: the store refused access or did not answer.
     """
-    address = place_of_critic(address)
+    address = resolve_critic(address)
     if address == INCLUDED:
         return load_critic(SHIPPED), _fingerprint(SHIPPED)
     folder = Path(address)

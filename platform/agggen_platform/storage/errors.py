@@ -33,7 +33,7 @@ class DamagedError(StorageError):
 
 
 @contextmanager
-def explained(operation: str, path: Path, size: int | None = None, only_full: bool = False) -> Iterator[None]:
+def as_storage_error(operation: str, path: Path, size: int | None = None, only_full: bool = False) -> Iterator[None]:
     """Converts an OSError of the block to a StorageError.
 
     Args:

@@ -142,9 +142,9 @@ class Folder:
         """Removes a file, if it exists."""
         self._store.delete(_check(name))
 
-    def sweep(self, under: str = "") -> None:
+    def remove_partial_files(self, under: str = "") -> None:
         """Removes partial files of killed processes. No other process may be writing below `under`."""
-        self._store.sweep(_check(under) if under else "")
+        self._store.remove_partial_files(_check(under) if under else "")
 
 
 def _check(name: str) -> str:

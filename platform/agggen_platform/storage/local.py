@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from agggen_platform.storage.errors import DamagedError, StorageError, explained
+from agggen_platform.storage.errors import DamagedError, StorageError, as_storage_error
 
 _CHUNK = 1 << 20  # bytes
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(?:\.\d+\.tmp)?")
@@ -27,13 +27,13 @@ class LocalStore:
 
     def size(self, name: str) -> int | None:
         path = self.root / name
-        with explained("inspect", path):
+        with as_storage_error("inspect", path):
             return path.stat().st_size if path.is_file() else None
 
     def sizes(self, under: str) -> dict[str, int]:
         top = self.root / under
         sizes = {}
-        with explained("list", top):
+        with as_storage_error("list", top):
             for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
                 for path in (Path(folder) / file for file in files):
                     with suppress(FileNotFoundError):  # removed since it was listed
@@ -44,17 +44,17 @@ class LocalStore:
         import pyarrow as pa
 
         path = self.root / name
-        with explained("read", path):
+        with as_storage_error("read", path):
             return pa.OSFile(str(path), "rb")  # releases the GIL while it reads
 
     def version(self, name: str) -> str:
         path = self.root / name
-        with explained("inspect", path):
+        with as_storage_error("inspect", path):
             return _version(path.stat())
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
         path = self.root / name
-        with explained("read", path), path.open("rb") as file:
+        with as_storage_error("read", path), path.open("rb") as file:
             file.seek(first)
             left = sys.maxsize if end is None else end - first
             while chunk := file.read(min(_CHUNK, left)):
@@ -66,14 +66,14 @@ class LocalStore:
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
         target = self.root / name
-        with explained("write", target):
+        with as_storage_error("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._check_inside(target)
             temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
-            with explained("write", target, only_full=True):
+            with as_storage_error("write", target, only_full=True):
                 yield temporary
-            with explained("write", target):
+            with as_storage_error("write", target):
                 with temporary.open("rb") as written:
                     os.fsync(written.fileno())
                 temporary.replace(target)
@@ -82,7 +82,7 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def write(self, name: str, content: bytes) -> None:
-        with self.new(name) as path, explained("write", self.root / name, len(content)):
+        with self.new(name) as path, as_storage_error("write", self.root / name, len(content)):
             path.write_bytes(content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
@@ -100,12 +100,12 @@ class LocalStore:
 
     def delete(self, name: str) -> None:
         path = self.root / name
-        with explained("delete", path):
+        with as_storage_error("delete", path):
             if path.parent.is_dir():
                 self._check_inside(path)
                 path.unlink(missing_ok=True)
 
-    def sweep(self, under: str) -> None:
+    def remove_partial_files(self, under: str) -> None:
         for name in self.sizes(under):
             if _TEMPORARY.fullmatch(name.rpartition("/")[2]):
                 self.delete(name)
@@ -121,7 +121,7 @@ class LocalStore:
 
 def _copy(source: Path, target: Path, shown: Path) -> None:
     """Copies a file and flushes it to the disk; error messages name `shown`."""
-    with explained("write", shown, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
+    with as_storage_error("write", shown, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, _CHUNK)
         write.flush()
         os.fsync(write.fileno())

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agggen_platform.storage.errors import StorageError, explained
+from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect, is_missing
 
 __all__ = ["Policy", "S3Store"]
@@ -100,7 +100,7 @@ class S3Store:
     def new(self, name: str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
             path = Path(scratch) / "object"
-            with explained("write", path, only_full=True):
+            with as_storage_error("write", path, only_full=True):
                 yield path
             self.upload(name, path)
 
@@ -136,7 +136,7 @@ class S3Store:
         return answer["Body"].read(), answer["ETag"]
 
     def upload(self, name: str, path: Path) -> None:
-        with explained("read", path):
+        with as_storage_error("read", path):
             size = path.stat().st_size
             content = path.read_bytes() if size <= self.policy.part else None
         if content is not None:
@@ -157,7 +157,7 @@ class S3Store:
     def download(self, name: str, path: Path) -> None:
         size = self._head(name)["ContentLength"]
         chunks = self.chunks(name)
-        with explained("write", path, size), path.open("wb") as file:
+        with as_storage_error("write", path, size), path.open("wb") as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
@@ -167,7 +167,7 @@ class S3Store:
         with suppress(FileNotFoundError):  # Google Cloud Storage's answer if there is no such object
             self._call("delete", name, self._client.delete_object, Key=self._key(name))
 
-    def sweep(self, under: str) -> None:
+    def remove_partial_files(self, under: str) -> None:
         """Aborts unfinished multipart uploads."""
         try:
             for page in self._pages(under, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
@@ -181,7 +181,7 @@ class S3Store:
         part = max(self.policy.part, -(-size // _MAX_PARTS))
 
         def send(number: int) -> dict[str, Any]:
-            with explained("read", path), path.open("rb") as file:
+            with as_storage_error("read", path), path.open("rb") as file:
                 file.seek((number - 1) * part)
                 content = file.read(part)
             body = {"Body": content, "ContentMD5": _md5(content)}

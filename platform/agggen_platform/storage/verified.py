@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from agggen_platform.storage.errors import DamagedError, explained
+from agggen_platform.storage.errors import DamagedError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
 _ATTEMPTS = 2  # a second attempt helps after a transfer error, but not if the stored file is damaged
@@ -13,7 +13,7 @@ _ATTEMPTS = 2  # a second attempt helps after a transfer error, but not if the s
 
 def measure(path: Path) -> tuple[int, str]:
     """Size in bytes and SHA-256 in hexadecimal of a file of this machine."""
-    with explained("read", path), path.open("rb") as file:
+    with as_storage_error("read", path), path.open("rb") as file:
         return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -28,14 +28,14 @@ def put(folder: Folder, name: str, path: Path) -> None:
     """
     size, sha256 = measure(path)
     folder.upload(name, path)
-    if not holds(folder, name, size, sha256):
+    if not matches(folder, name, size, sha256):
         folder.delete(name)
         raise DamagedError(
             f"{folder.at(name)} did not arrive as it was sent ({size:,} bytes, SHA-256 {sha256}); it was removed"
         )
 
 
-def holds(folder: Folder, name: str, size: int, sha256: str) -> bool:
+def matches(folder: Folder, name: str, size: int, sha256: str) -> bool:
     """Whether the file exists with this size and SHA-256."""
     try:
         return folder.size(name) == size and folder.sha256(name) == sha256

@@ -55,10 +55,10 @@ def test_a_job_over_several_files_is_resumed_with_another_shard_size(bulk: Bulk,
 class Deadly(BulkWorker):
     """Dies while it processes the second shard."""
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         if shard.index == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().fill(shard, path)
+        return super().write_part(shard, path)
 
 
 @pytest.mark.slow

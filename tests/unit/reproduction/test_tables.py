@@ -85,8 +85,8 @@ def test_shipped_records_match_the_recipe_and_settings_of_the_table(table: Table
     assert records or table.name == "e2e-cleaned"
     for record in records:
         system = next(system for system in table.systems if system.key == record.system)
-        assert record.recipe == table.recipe.decisive()
-        assert record.inference(table) == table.relevant(flatten(inference_of(table.recipe, system)))
+        assert record.recipe == table.recipe.result_settings()
+        assert record.inference(table) == table.score_settings(flatten(inference_of(table.recipe, system)))
         assert record.inputs == table.inputs
 
 

@@ -140,7 +140,7 @@ def test_a_new_default_of_inference_needs_no_training(
     preset["inference"]["plan_weight"] = 0.125
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(preset))
-    monkeypatch.setattr(work.Recipe, "decisive", lambda recipe, overrides: ("tiny",))
+    monkeypatch.setattr(work.Recipe, "result_settings", lambda recipe, overrides: ("tiny",))
     table = replace(table, recipe=replace(table.recipe, preset=str(changed)))
     log = reproduce(table, runs, fresh=True)
     assert log.count("This run is finished") == 2

@@ -8,7 +8,13 @@ import pytest
 
 from agggen.config import load_config
 from agggen.errors import ConfigError
-from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, sized
+from agggen_platform.serving.capacity import (
+    check_fits,
+    local_cpus,
+    maximum_resources,
+    minimum_resources,
+    with_max_replicas,
+)
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
@@ -28,7 +34,10 @@ def test_the_smallest_and_the_largest_endpoint(
     settings: tuple[str, ...], smallest: tuple[float, float], largest: tuple[float, float]
 ) -> None:
     chosen = config(*settings)
-    assert [(needs.cpus, needs.gpus) for needs in (least(chosen), most(chosen))] == [smallest, largest]
+    assert [(needs.cpus, needs.gpus) for needs in (minimum_resources(chosen), maximum_resources(chosen))] == [
+        smallest,
+        largest,
+    ]
 
 
 def test_one_setting_of_a_role_keeps_its_other_defaults() -> None:
@@ -85,7 +94,7 @@ NODE = {"CPU": 8.0}
 def test_unset_maxima_are_what_the_cluster_has_room_for(
     settings: tuple[str, ...], nodes: list[dict[str, float]], replicas: tuple[int, int, int]
 ) -> None:
-    chosen = sized(config(*settings), nodes)
+    chosen = with_max_replicas(config(*settings), nodes)
     assert (chosen.ingress.max_replicas, chosen.planner.max_replicas, chosen.generator.max_replicas) == replicas
 
 

@@ -44,7 +44,7 @@ def test_a_folder_is_pinned_by_path_and_fingerprint(bundle: Path, monkeypatch: p
     target = find_target(ServeConfig("bundle"))
     assert (target.source, target.shown, target.fingerprint) == (str(bundle), str(bundle), fingerprint(bundle))
     check_target(target)
-    assert find_target(target.fixed(ServeConfig("bundle"))) == target
+    assert find_target(target.pinned(ServeConfig("bundle"))) == target
 
 
 def test_an_alias_is_pinned_to_its_version(
@@ -53,7 +53,7 @@ def test_an_alias_is_pinned_to_its_version(
     target = find_target(champion)
     assert (target.source, target.shown) == (str(bundle), "models:/agggen/1")
     monkeypatch.delenv("MLFLOW_REGISTRY_URI")
-    assert find_target(target.fixed(champion)) == target  # replicas need no registry
+    assert find_target(target.pinned(champion)) == target  # replicas need no registry
 
 
 def test_another_fingerprint_is_refused(bundle: Path, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_an_application_contains_its_configuration(bundle: Path) -> None:
     config = ServeConfig(str(bundle), security=SecurityConfig(hosts=("a.example",)))
     target = find_target(config)
     (application,) = yaml.safe_load(deploy.deploy_file(config, target))["applications"]
-    assert application == deploy.application_of(target.fixed(config))
-    assert load_config(ServeConfig, None, settings_of(application["args"])) == target.fixed(config)
+    assert application == deploy.application_of(target.pinned(config))
+    assert load_config(ServeConfig, None, settings_of(application["args"])) == target.pinned(config)
 
 
 @pytest.mark.parametrize(

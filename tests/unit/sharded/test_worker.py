@@ -36,10 +36,10 @@ class Rows(Tally):
 class Dying(Worker[Rows]):
     """Fails on each shard, by default as if it was killed."""
 
-    kind, counts, suspects = "generate", Rows, "a fault"
+    kind, counts, crash_causes = "generate", Rows, "a fault"
     fault: BaseException | None = SystemExit()
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
         if self.fault:
             raise self.fault
         path.write_text("text")
@@ -129,7 +129,7 @@ def test_missing_gpus_are_waited_for_only_on_a_cluster(
             yield Cluster(4.0, 0.0, local)
 
         monkeypatch.setattr(ray_cluster, "connected", connected)
-        driver.process(
+        driver.run_shards(
             [SHARD] * 9,
             Dying,
             SimpleNamespace(out=str(tmp_path), job="job"),

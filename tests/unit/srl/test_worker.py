@@ -34,12 +34,12 @@ def start(worker: JsonLinesProcess, path: Path | None, **options: Any) -> dict[s
         "archive": path and str(path),
         "sha256": path and hash_of(str(path)),
     }
-    return worker.ask(request | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
+    return worker.request(request | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
 
 
 def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> list[Any]:
     request = [{"words": text.split(" "), "predicates": positions} for text, positions in sentences]
-    return worker.ask({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
+    return worker.request({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
 
 
 def test_it_is_valid_python_3_9() -> None:
