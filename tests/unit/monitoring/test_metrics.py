@@ -104,7 +104,7 @@ def test_a_failing_ray_is_reported_once(ray: Ray, caplog: pytest.LogCaptureFixtu
         for value in range(3):
             job_metrics.set("tracking_unsent_bytes", value)
     (record,) = caplog.records
-    assert record.getMessage() == "metrics of this job are missing: RuntimeError: the agent is gone"
+    assert record.getMessage() == "metrics of this job are not exported to Ray: RuntimeError: the agent is gone"
 
 
 def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> TrainingEvent:
