@@ -90,7 +90,7 @@ class Distillation:
                 return load_dataset(str(out))
             subsets = subsets_of(self.train, self.subsets, self.seed, self.dev)
             splits = {"train": [*self.train, *subsets], "dev": self.dev}
-            say(f"{len(self.train):,} training records, {len(subsets):,} subsets, {len(self.dev):,} development records")
+            say(f"{len(self.train):,} training records, {len(subsets):,} subsets, {len(self.dev):,} dev records")
             records = [record for split in splits.values() for record in split]
             inputs = out / "inputs.jsonl"
             lines = (json.dumps(record.as_dict(), ensure_ascii=False) + "\n" for record in records)
