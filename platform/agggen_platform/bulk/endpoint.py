@@ -50,14 +50,10 @@ class _EndpointGenerator:
     def __init__(self, client: Client, local: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
         self.planner, self.checker = local.planner, local.checker
-        self.options = options | {"alone": True}  # the endpoint must not mix these records with other requests
+        self.options = options | {"alone": True}  # a batch of its own: reproducible log-probabilities
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
-        """
-        Raises:
-            JobError: the endpoint does not answer, or serves another bundle than the job's.
-            RuntimeError: the endpoint rejected a record.
-        """
+        """Raises JobError if the endpoint fails or serves another bundle, RuntimeError if it rejects a record."""
         requested = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
             for record, plan in zip(records, plans, strict=True)

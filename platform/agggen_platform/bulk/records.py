@@ -125,8 +125,8 @@ def triple_rows(
 ) -> Iterator[dict[str, Any]]:
     """One row of `record_schema` per record of a table with one triple per row, then the rejects among its rows.
 
-    Consecutive rows with the same id form a record; rows without an id are rejected. A record is invalid if its id is in
-    `rejected`, or if a row with its id was rejected among its rows or directly before them.
+    Consecutive rows with the same id form a record; rows without an id are rejected. A record is invalid if its id is
+    in `rejected`, or if a row with its id was rejected among its rows or directly before them.
     """
     rows: list[Row] = []
     rejects_before: list[Reject] = []

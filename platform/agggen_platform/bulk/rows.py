@@ -154,13 +154,9 @@ class RowWriter:
         self._rejects: list[tuple[int, Reject]] = []
 
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
-        """Generates the texts of rows, as dictionaries with the keys of `text_schema`.
+        """The texts of rows as dictionaries with the keys of `text_schema`; `first`: the number of the first row.
 
-        Args:
-            first: the number of the first row.
-
-        Raises:
-            JobError: the generator failed on every row of a batch of at least `ALL_FAILED`.
+        Raises JobError if the generator failed on all of at least `ALL_FAILED` rows.
         """
         tasks = [task for number, row in enumerate(rows, start=first) if (task := self._read(row, number))]
         self._write(tasks)
@@ -209,7 +205,7 @@ class RowWriter:
         config = self.config
         try:
             generated = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
-        except JobError:  # not caused by a single record
+        except JobError:  # not caused by a record: the endpoint is unreachable or serves another bundle
             raise
         except Exception as error:
             if len(tasks) == 1:

@@ -84,7 +84,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
 def test_an_error_in_an_actor_reaches_the_user(bulk: Bulk) -> None:
     own_handler = logging.NullHandler()
     logging.getLogger("ray.data").addHandler(own_handler)
-    with pytest.raises(JobError, match="the job's is 000000000000: it was replaced"):
+    with pytest.raises(JobError, match="and 000000000000 in the driver: it was replaced"):
         bulk("actors=1", model=replace(bulk.model, fingerprint="0" * 64))
     logging.getLogger("ray.data").removeHandler(own_handler)
     assert own_handler.level == logging.NOTSET, "regression: a job lowered the user's own handlers to errors"

@@ -141,7 +141,7 @@ def test_missing_gpus_are_waited_for_only_on_a_cluster(
         )
 
     monkeypatch.setattr(driver, "run_in_actors", actors)
-    with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), and this machine has 0"):
+    with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), but this machine has 0"):
         results(local=True)
     results(local=False)
     assert calls == [(9, 0, 1.0)]
