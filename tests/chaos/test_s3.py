@@ -24,7 +24,7 @@ from tests.unit.training.toy import config_of, write_corpus
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("_quick")]
 
 REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
-HALF = r"files of the texts in s3://.*/out are missing or incomplete, so manifest"
+HALF = r"files in s3://.*/out are missing or incomplete, so manifest"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def config(local: JobConfig, s3: str) -> JobConfig:
         (
             ("short upload",),
             {"method": "PUT", "path": "baseline/step-"},
-            r"step-\d+-\w+\.safetensors did not arrive as it was sent",
+            r"step-\d+-\w+\.safetensors differs from the file that was sent",
         ),
     ],
     ids=["access refused", "half a checkpoint"],

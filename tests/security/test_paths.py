@@ -69,7 +69,7 @@ def test_a_checkpoint_outside_the_folder_of_the_run_is_refused(tmp_path: Path, n
     folder.write("joint/latest.json", json.dumps({"checkpoints": [entry]}).encode())
     store = CheckpointStore(folder)
     for ask in (lambda: store.restore("joint", tmp_path / "restored"), lambda: store.latest("joint")):
-        with pytest.raises(ConfigError, match="is not the name of a file in a folder"):
+        with pytest.raises(ConfigError, match="is not a valid file name in a folder"):
             ask()
     assert not (tmp_path / "restored").exists()
     assert [outside.read_text() for outside in files] == ["theirs"] * 2

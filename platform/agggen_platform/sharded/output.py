@@ -81,7 +81,7 @@ class JobFolder(ABC):
                 self.folder.delete(name)  # written by a run with another shard size
         if not self._is_complete(manifest):
             raise DamagedError(
-                f"files of the {self.output_name} in {self.folder} are missing or incomplete, so {MANIFEST} was not "
+                f"files in {self.folder} are missing or incomplete, so {MANIFEST} was not "
                 "written; run the same command again to rewrite them"
             )
         self.folder.remove_partial_files()  # partial files of killed actors

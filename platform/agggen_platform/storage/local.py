@@ -1,4 +1,4 @@
-"""Files in a folder of this machine."""
+"""The implementation of `Folder` for this machine's file system."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agggen_platform.storage.errors import DamagedError, StorageError, as_storag
 
 _CHUNK = 1 << 20  # bytes
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(?:\.\d+\.tmp)?")
-"""The temporary files of `new`, and those of functions that write to them, such as ``prepared.write_records``."""
+"""Temporary files of `new`, and of functions that write to its path atomically, such as ``prepared.write_records``."""
 
 
 class LocalStore:
-    """The files below `root`. Symbolic links are followed, but writing through a link out of `root` is refused."""
+    """The files below `root`; see `Folder`. Refuses to write through a symbolic link that leads out of `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -36,7 +36,7 @@ class LocalStore:
         with as_storage_error("list", top):
             for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
                 for path in (Path(folder) / file for file in files):
-                    with suppress(FileNotFoundError):  # removed since it was listed
+                    with suppress(FileNotFoundError):  # deleted after it was listed
                         sizes[path.relative_to(self.root).as_posix()] = path.stat().st_size
         return sizes
 
@@ -114,25 +114,25 @@ class LocalStore:
         folder = path.parent.resolve()
         if not folder.is_relative_to(self.root.resolve()):
             raise StorageError(
-                f"{path} would be written to {folder}, outside {self.root}: a symbolic link leads there; remove it, "
-                "or give the folder it leads to"
+                f"a symbolic link redirects {path} to {folder}, outside {self.root}: remove the link, or use the "
+                "folder that it points to"
             )
 
 
-def _copy(source: Path, target: Path, shown: Path) -> None:
-    """Copies a file and flushes it to the disk; error messages name `shown`."""
-    with as_storage_error("write", shown, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
+def _copy(source: Path, target: Path, named: Path) -> None:
+    """Copies a file and flushes it to the disk; error messages name the path `named`."""
+    with as_storage_error("write", named, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, _CHUNK)
         write.flush()
         os.fsync(write.fileno())
 
 
-def _version(about: os.stat_result) -> str:
-    return f"{about.st_size}-{about.st_mtime_ns}"
+def _version(stat: os.stat_result) -> str:
+    return f"{stat.st_size}-{stat.st_mtime_ns}"
 
 
 def _sync(folder: Path) -> None:
-    """Flushes the folder's entries to the disk, so that a new file survives a power cut."""
+    """Flushes the directory entries to the disk, so that a renamed file survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
