@@ -109,7 +109,7 @@ class S3Store:
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Conditional writes by ``If-Match`` and ``If-None-Match``, if the store supports them (rclone ignores them)."""
+        """Uses ``If-Match`` and ``If-None-Match``; without effect if the store rejects or ignores them (rclone)."""
         key, conditional = self._key(name), True
         while True:
             current: bytes | None = None

@@ -36,7 +36,7 @@ def test_names_that_lead_out_of_the_folder_are_refused_by_all_calls(name: str, a
         lambda name: folder.download(name, tmp_path / "target"),
     ]
     for call in [*calls, folder.names, folder.remove_partial_files] if name else calls:
-        with pytest.raises(ConfigError, match="not the name of a file"):
+        with pytest.raises(ConfigError, match="is not a valid file name"):
             call(name)
 
 
