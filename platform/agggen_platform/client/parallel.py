@@ -1,4 +1,4 @@
-"""Processes the pieces of an input concurrently and returns the results in order."""
+"""Concurrent processing with results in input order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ R = TypeVar("R")
 
 
 def in_parallel(pieces: Iterator[P], work: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
-    """Applies `work` to all pieces, at most `width()` of them concurrently; yields the results in order.
+    """Applies `work` to all pieces, at most `width()` concurrently; yields the results in order.
 
-    At most `2 * width()` pieces are running or have buffered results.
+    At most ``2 * width()`` pieces are running or have buffered results.
     """
     pending: deque[Future[R]] = deque()
     while True:
@@ -30,13 +30,13 @@ def in_parallel(pieces: Iterator[P], work: Callable[[P], R], width: Callable[[],
 
 
 def _started(work: Callable[[P], R], piece: P) -> Future[R]:
-    """Runs `work` in a daemon thread; the threads of an executor would delay the end of the process."""
+    """Runs `work` in a daemon thread, because threads of an executor would delay the exit of the process."""
     future: Future[R] = Future()
 
     def run() -> None:
         try:
             future.set_result(work(piece))
-        except BaseException as error:  # raised where the result is read
+        except BaseException as error:  # raised again by `Future.result`
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

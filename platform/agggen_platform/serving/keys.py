@@ -89,8 +89,7 @@ def add_key(path: Path, key: Key) -> None:
         _read(descriptor, path)
         size = os.fstat(descriptor).st_size
         lacks_newline = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        # A single write, because the endpoint may read the file at the same time.
-        os.write(descriptor, f"{chr(10) if lacks_newline else ''}{key}\n".encode())
+        os.write(descriptor, f"{chr(10) if lacks_newline else ''}{key}\n".encode())  # atomic for concurrent readers
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

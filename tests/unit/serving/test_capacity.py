@@ -60,7 +60,7 @@ def test_deployments_that_answer_probes_do_not_scale_to_zero(name: str) -> None:
         ((), [{"CPU": 1.0}, {"CPU": 1.0}], None),
         ((), [{"CPU": 1.5}], "the endpoint needs 2 CPUs, but the cluster has 1.5 CPUs"),
         (("generator.cpus=4",), [{"CPU": 3.0}, {"CPU": 3.0}], "a replica of the generator needs 4 CPUs"),
-        (("generator.gpus=1",), [{"CPU": 64.0}], "needs 1 CPUs and 1 GPUs, and no node"),
+        (("generator.gpus=1",), [{"CPU": 64.0}], "needs 1 CPUs and 1 GPUs, but the largest node"),
         (("generator.gpus=1",), [{"CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0}], None),
         (("generator.gpus=1", "generator.min_replicas=2", "generator.max_replicas=2"), [{"CPU": 9.0, "GPU": 1.0}],
          "the cluster has 9 CPUs and 1 GPUs"),
