@@ -205,7 +205,7 @@ def test_another_test_set_is_refused_before_anything_is_written(runs: Path, tabl
     shutil.copytree(table.corpus, corpus)
     write_records(corpus / "test.parquet", RECORDS[:2], "toy", "test")
     path_of(runs, "agggen-1").unlink()
-    with pytest.raises(CorpusError, match=r"has 2 records, but the published numbers of table toy are for 3"):
+    with pytest.raises(CorpusError, match=r"has 2 records, but the published scores of table toy are for 3"):
         reproduce(replace(table, corpus=str(corpus)), runs)
     assert not path_of(runs, "agggen-1").exists()
 
