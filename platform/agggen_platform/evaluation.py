@@ -94,17 +94,17 @@ def task_of(
     records, available, rejects = records_to_evaluate(corpus, split, limit, reading)
     if rejects:
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
-    named, named_split = catalogue_names(corpus, split)
+    catalogue_corpus, catalogue_split = catalogue_names(corpus, split)
     return Task(
         bundle=loaded,
         path=path,
         address=bundle,
-        corpus=named,
-        split=named_split,
+        corpus=catalogue_corpus,
+        split=catalogue_split,
         records=records,
         whole=available,
         config=config,
-        metrics=TextMetrics(protocol or protocol_of(named), metrics),
+        metrics=TextMetrics(protocol or protocol_of(catalogue_corpus), metrics),
         command=command_line(),
         segmenter=loaded.fact_segmenter(run_archives),
         device=device,

@@ -136,16 +136,14 @@ def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool
     return replace(file, fingerprint=hashed.digest.hexdigest(), index=index)
 
 
-def _check_parquet(schema: pa.Schema, where: str) -> None:
+def _check_parquet(schema: pa.Schema, address: str) -> None:
     if "triples" in schema.names or set(schema.names) <= set(USER_COLUMNS):
         expected = record_schema()
-        check_columns(schema, pa.schema([expected.field(name) for name in USER_COLUMNS]), ("id", "triples"), where)
+        check_columns(schema, pa.schema([expected.field(name) for name in USER_COLUMNS]), ("id", "triples"), address)
     elif _has_triples(schema.names):
-        raise CorpusError(
-            f"{where} has one triple per row, which only a CSV may have; Parquet needs one record per row"
-        )
+        raise CorpusError(f"{address} has one triple per row, as only a CSV may have; Parquet needs one record per row")
     else:
-        check_plain(schema, where)
+        check_plain(schema, address)
 
 
 def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -> LineIndex | None:
@@ -317,7 +315,7 @@ def _cut(file: InputFile, shard_rows: int) -> Iterator[Shard]:
 def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
     """For each file: duplicate row -> location of the first record with the same id, for messages."""
 
-    def rows(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
+    def rows_of(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
         file, lines = files[number], files[number].index
         if not lines:
             for row, data in rows_at(file.folder, file.name, _columns(file.address, file.wide), repeated):
@@ -328,7 +326,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
             for first, batch in read_records(blocks[block], _ROWS):
                 yield from ((row, data) for row, data in enumerate(batch, start=first) if row in numbers)
 
-    def where(number: int, row: int, data: dict[str, Any]) -> str:
+    def location_of(number: int, row: int, data: dict[str, Any]) -> str:
         file = files[number]
         position = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
         return f"{file.address}, {position}"
@@ -337,7 +335,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         (file.index and file.index.ids) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
         for file in files
     ]
-    return find_duplicate_rows(ids, rows, read_record, where)
+    return find_duplicate_rows(ids, rows_of, read_record, location_of)
 
 
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

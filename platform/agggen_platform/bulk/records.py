@@ -139,8 +139,8 @@ def triple_rows(
         else:
             if rows:
                 identifier = identifier_of(rows[0][1])
-                near = {reject.id for reject in (*rejects_before, *rejects)}
-                invalid = identifier in rejected or identifier in near
+                nearby_ids = {reject.id for reject in (*rejects_before, *rejects)}
+                invalid = identifier in rejected or identifier in nearby_ids
                 yield _invalid_row(rows[0][0], identifier, REJECTED_ROW) if invalid else _record_of(rows)
             yield from (_invalid_row(reject.line, reject.id, reject.reason) for reject in rejects)
             rows, rejects_before, rejects = [item] if item else [], rejects, []

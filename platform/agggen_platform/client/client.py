@@ -125,8 +125,8 @@ class Client:
         large for the endpoint; the answer to a single record that is too large is an error.
         """
 
-        def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
-            start, batch = piece
+        def answers_to(numbered_batch: tuple[int, list[RecordLike]]) -> list[Any]:
+            start, batch = numbered_batch
             try:
                 answers = self._request("/v1/generate", batch, options, deadline, start)
             except EndpointError as error:
@@ -135,16 +135,16 @@ class Client:
                     answers = _failed(error, len(batch))
                 elif len(batch) > 1:
                     middle = len(batch) // 2
-                    return texts((start, batch[:middle])) + texts((start + middle, batch[middle:]))
+                    return answers_to((start, batch[:middle])) + answers_to((start + middle, batch[middle:]))
                 else:  # the problem is about the request, so it names no record
-                    name = "0" if _is_nameless(batch[0]) else str(batch[0]["id"]).strip()
+                    name = "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip()
                     answers = [_error_answer(0, {**problem, "record": name, "index": 0})]
             return [_reindexed(answer, start + i, batch[i]) for i, answer in enumerate(answers)]
 
-        pieces = _pieces(records, self._piece_records)
-        first = list(islice(pieces, 2))
-        width = self.width(self._piece_records) if len(first) == 2 else lambda: 1
-        for answers in in_parallel(chain(first, pieces), texts, width):
+        batches = _batches(records, self._piece_records)
+        first_two = list(islice(batches, 2))
+        width = self.width(self._piece_records) if len(first_two) == 2 else lambda: 1
+        for answers in in_parallel(chain(first_two, batches), answers_to, width):
             yield from answers
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
@@ -201,14 +201,14 @@ class Client:
         """An answer per record, in order; raises EndpointError if all failed. `start`: the first record's index."""
         objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
-        answers = self._once(path, objects, options, attempts)
+        answers = self._send(path, objects, options, attempts)
         while failed := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
             if options.get("alone"):  # repeat the whole batch, because its log-probabilities depend on all its records
                 failed = list(range(len(answers)))
             try:
                 problem = next(answer["error"] for answer in answers if _is_retryable(answer))
                 attempts.pause(UnavailableError(describe_problem(problem), problem))
-                retried = self._once(path, [objects[index] for index in failed], options, attempts)
+                retried = self._send(path, [objects[index] for index in failed], options, attempts)
             except EndpointError:
                 break  # keep the error answers of the failed records
             unanswered = sum(map(_is_retryable, answers))
@@ -218,7 +218,7 @@ class Client:
                 attempts.restart()
         return answers
 
-    def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
+    def _send(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
         request, body = f"POST {self.url}{path}", _json({"records": records, "options": options})
         answers = call(self._http, "POST", f"{self.url}{path}", attempts, body).get("answers")
         if not isinstance(answers, list) or len(answers) != len(records):
@@ -231,12 +231,12 @@ class Client:
         return answers
 
 
-def _pieces(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:
+def _batches(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:
     """Batches of at most `size` records, each with the index of its first record."""
     start, iterator = 0, iter(records)
-    while piece := list(islice(iterator, size)):
-        yield start, piece
-        start += len(piece)
+    while batch := list(islice(iterator, size)):
+        yield start, batch
+        start += len(batch)
 
 
 def _object(record: object, index: int) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def _error_answer(index: int, problem: Mapping[str, Any]) -> dict[str, Any]:
     return {"index": index, "id": problem["record"], "status": "error", "error": problem}
 
 
-def _is_nameless(record: Mapping[str, Any]) -> bool:
+def _lacks_id(record: Mapping[str, Any]) -> bool:
     """Whether the record has no id or a blank one, so that the endpoint uses its index as id."""
     name = record.get("id")
     return name is None or (isinstance(name, str) and not name.strip())
@@ -284,11 +284,11 @@ def _reindexed(answer: Any, index: int, record: Mapping[str, Any]) -> Any:
     """The answer with the record's `index` in the stream, also as id if the record has none."""
     if answer["index"] == index:
         return answer
-    named = {"id": str(index)} if _is_nameless(record) else {}
+    id_field = {"id": str(index)} if _lacks_id(record) else {}
     if answer["status"] == "error":
-        error = {**answer["error"], "index": index} | ({"record": str(index)} if named else {})
-        return {**answer, "index": index, **named, "error": error}
-    return {**answer, "index": index, **named}
+        error = {**answer["error"], "index": index} | ({"record": str(index)} if id_field else {})
+        return {**answer, "index": index, **id_field, "error": error}
+    return {**answer, "index": index, **id_field}
 
 
 def _checked_url(url: str) -> str:

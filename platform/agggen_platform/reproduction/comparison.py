@@ -43,7 +43,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
             score; the message names the records.
     """
     _check(table, records)
-    our_rows = {line.name: row for line in table.lines if (row := _ours(line, records))}
+    our_rows = {line.name: row for line in table.system_rows if (row := _row_of_ours(line, records))}
     rows: list[Row] = []
     for system in table.published:
         rows.append(Row(system.system, {name: (score,) for name, score in system.scores.items()}, source_of(system)))
@@ -60,7 +60,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     return Comparison(table, tuple(records), (*rows, *our_rows.values()), missing)
 
 
-def _ours(line: SystemRow, records: Sequence[RunRecord]) -> Row | None:
+def _row_of_ours(line: SystemRow, records: Sequence[RunRecord]) -> Row | None:
     """The row of one of our systems, None without records; a column is empty unless all runs have its score."""
     runs = tuple(record for record in records if record.system == line.system)
     scores = {}
@@ -72,7 +72,7 @@ def _ours(line: SystemRow, records: Sequence[RunRecord]) -> Row | None:
 
 def _scores(table: Table, records: Sequence[RunRecord]) -> Iterator[tuple[str, str, RunRecord, Score]]:
     """(column, name in the report, record, score) for each of our scores."""
-    for line in table.lines:
+    for line in table.system_rows:
         for column, name in line.scores.items():
             for record in records:
                 if record.system == line.system:

@@ -45,20 +45,20 @@ class Recipe:
     def run_name(self, model: Model, seed: int) -> str:
         return f"{self.name}-{model}-{seed}"
 
-    def result_settings(self, more: Sequence[str] = ()) -> tuple[str, ...]:
+    def result_settings(self, user_overrides: Sequence[str] = ()) -> tuple[str, ...]:
         """The preset and the overrides that affect the trained models, without settings of the machine."""
-        overrides = (*self.overrides, *more)
+        overrides = (*self.overrides, *user_overrides)
         return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
 
-    def settings(self, model: Model, seed: int, more: Sequence[str] = (), start: str = "") -> list[str]:
+    def settings(self, model: Model, seed: int, user_overrides: Sequence[str] = (), start: str = "") -> list[str]:
         """The overrides of one training.
 
         Args:
-            more: the user's overrides; see `check_overrides`.
+            user_overrides: the user's overrides; see `check_overrides`.
             start: the address of the Transformer's bundle, from which AggGen's training starts.
         """
         start_from = [f"training.start={start}"] if start and model == "agggen" else []
-        return [*self.overrides, *more, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
+        return [*self.overrides, *user_overrides, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class Table:
     split: str  # each system is evaluated once on this split of `corpus`
     columns: tuple[Column, ...]
     systems: tuple[System, ...]
-    lines: tuple[SystemRow, ...]
+    system_rows: tuple[SystemRow, ...]
     published: tuple[Published, ...] = ()
     how: str = ""  # the protocol of the published scores
     inputs: int | None = None  # number of test records of the published scores; None: unknown
 
     def score_settings(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """The inference settings that affect the scores: for tables of plans and alignments, only planning settings."""
-        names = [name for line in self.lines for name in line.scores.values()]
+        names = [name for line in self.system_rows for name in line.scores.values()]
         of_plans = all(name.startswith(("plans/", "alignment/")) for name in names)
         return {name: value for name, value in settings.items() if not of_plans or name in _PLAN_SETTINGS}
 

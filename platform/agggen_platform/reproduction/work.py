@@ -194,7 +194,7 @@ class _SeedRun:
 
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]
-        in_table = {name for line in self.table.lines for name in line.scores.values()}
+        in_table = {name for line in self.table.system_rows for name in line.scores.values()}
         scores = {}
         for key, section in report["scores"].items():
             for measure in section["measures"]:

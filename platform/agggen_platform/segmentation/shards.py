@@ -41,7 +41,7 @@ def open_source(folder: Folder, name: str) -> Source:
         CorpusError: the file is missing, not Parquet, or lacks columns of a prepared corpus.
     """
     opened = shards.inspect_parquet(
-        folder, name, lambda columns, where: shards.check_columns(columns, _expected_schema(), _NEEDED, where)
+        folder, name, lambda columns, address: shards.check_columns(columns, _expected_schema(), _NEEDED, address)
     )
     split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
     corpus = opened.metadata.get("corpus") or split

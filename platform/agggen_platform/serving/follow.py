@@ -39,7 +39,7 @@ class Follower:
 
     def _update(self, stop: Stop) -> bool:
         address, served = f"{SCHEME}{Registry().version(self._address)}", self._endpoint.target
-        if address == self._refused or (served is not None and address == served.shown):
+        if address == self._refused or (served is not None and address == served.display_address):
             return False
         try:
             target = find_target(replace(self._config, bundle=address))

@@ -23,14 +23,14 @@ class Target:
     """A bundle pinned by address and fingerprint."""
 
     source: str  # the folder or ``s3://`` address from which replicas load it (resolved, so they need no registry)
-    shown: str  # the address in messages: the version of a registered model, else `source`
+    display_address: str  # the address in messages: the version of a registered model, else `source`
     fingerprint: str
     critic: str | None = "included"  # the critic's resolved address, or ``included``; None: no critic
 
     def pinned(self, config: ServeConfig) -> ServeConfig:
         """`config` with the pinned bundle and critic."""
         return replace(
-            config, bundle=self.source, shown_as=self.shown, fingerprint=self.fingerprint, critic=self.critic
+            config, bundle=self.source, shown_as=self.display_address, fingerprint=self.fingerprint, critic=self.critic
         )
 
 
@@ -57,7 +57,7 @@ def find_target(config: ServeConfig) -> Target:
 def check_target(target: Target) -> None:
     """Raises BundleError if the bundle or the critic fails its self-test on this CPU."""
     if faults := smoke(load_bundle(get_bundle(target.source))):
-        raise BundleError(f"the bundle {target.shown} does not pass its self-test: {faults[0]}")
+        raise BundleError(f"the bundle {target.display_address} does not pass its self-test: {faults[0]}")
     if target.critic is not None and (faults := smoke(open_critic(target.critic)[0])):
         raise BundleError(f"the critic {target.critic} does not pass its self-test: {faults[0]}")
 

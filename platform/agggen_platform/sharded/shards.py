@@ -28,7 +28,7 @@ _METADATA_PREFIX = "agggen."
 _PARTS_OF_A_GROUP = 256  # maximum shards per row group: each of them decodes the group from its start
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorted at once
-Where = TypeVar("Where", int, str)
+Location = TypeVar("Location", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,37 +102,37 @@ def inspect_parquet(
         CorpusError: the file is missing or not Parquet, or `check` raised it.
         StorageError: the folder refused access or did not answer.
     """
-    where = folder.at(name)
+    address = folder.at(name)
     try:
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-            check(parquet.schema_arrow, where)
+            check(parquet.schema_arrow, address)
             columns, footer = tuple(parquet.schema_arrow.names), parquet.metadata
             groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
             pairs = {key.decode(): value for key, value in (footer.metadata or {}).items()}
     except FileNotFoundError as error:
-        raise CorpusError(f"{where} does not exist; create it: agggen prepare NAME --out DIR") from error
+        raise CorpusError(f"{address} does not exist; create it: agggen prepare NAME --out DIR") from error
     except AggGenError:
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # extension types of Ray Data raise the latter two
-        raise CorpusError(f"{where} is not a Parquet file ({error})") from error
+        raise CorpusError(f"{address} is not a Parquet file ({error})") from error
     metadata = {
         key[len(_METADATA_PREFIX) :]: value.decode() for key, value in pairs.items() if key.startswith(_METADATA_PREFIX)
     }
     return ParquetInfo(groups, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
-def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
+def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], address: str) -> None:
     """Raises CorpusError if a `needed` column is missing, or a column has another type than in `expected`.
 
     Also raises it for column types that could execute code.
     """
     for name in needed:
         if name not in schema.names:
-            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(expected.names)}")
-    check_plain(columns_of(schema, expected.names), where)
+            raise CorpusError(f"{address} has no column {name!r}; a corpus has {', '.join(expected.names)}")
+    check_plain(columns_of(schema, expected.names), address)
     for field in schema:
         if field.name in expected.names and not _fits(field.type, required := expected.field(field.name).type):
-            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {required}")
+            raise CorpusError(f"{address}: the column {field.name!r} is {field.type}, it should be {required}")
 
 
 def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
@@ -231,30 +231,30 @@ class IdHashes:
 
 def find_duplicate_rows(
     ids: Sequence[IdHashes],
-    rows: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
+    rows_of: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
     check: Callable[[dict[str, Any]], object],
-    where: Callable[[int, int, dict[str, Any]], Where],
-) -> list[dict[int, Where]]:
+    location_of: Callable[[int, int, dict[str, Any]], Location],
+) -> list[dict[int, Location]]:
     """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
     Reads only rows whose id hash is repeated.
 
     Args:
         ids: the hashes of each file's ids.
-        rows: (file number, row numbers) -> (row number, row) of these rows.
+        rows_of: (file number, row numbers) -> (row number, row) of these rows.
         check: raises AggGenError for an invalid row.
-        where: (file number, row number, row) -> the location of the record, for messages.
+        location_of: (file number, row number, row) -> the location of the record, for messages.
     """
     repeated = IdHashes.repeated(ids)
-    first: dict[str, tuple[int, int, Where]] = {}
-    duplicates: list[dict[int, Where]] = [{} for _ in ids]
+    first: dict[str, tuple[int, int, Location]] = {}
+    duplicates: list[dict[int, Location]] = [{} for _ in ids]
     for number, file in enumerate(ids if len(repeated) else ()):
-        for row, data in rows(number, file.rows_of(repeated)):
+        for row, data in rows_of(number, file.rows_of(repeated)):
             try:
                 check(data)
             except AggGenError:
                 continue
-            earlier = first.setdefault(data["id"].strip(), (number, row, where(number, row, data)))
+            earlier = first.setdefault(data["id"].strip(), (number, row, location_of(number, row, data)))
             if earlier[:2] != (number, row):
                 duplicates[number][row] = earlier[2]
     return duplicates

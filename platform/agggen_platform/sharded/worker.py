@@ -215,13 +215,13 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
         DamagedError: the part is incomplete.
         CorpusError: a column has a type that could execute code, so the part is not agggen's.
     """
-    where = folder.at(part)
+    address = folder.at(part)
     try:
         with folder.open(part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-            check_plain(parquet.schema_arrow, where)
+            check_plain(parquet.schema_arrow, address)
             yield parquet
     except pa.ArrowInvalid as error:
-        raise DamagedError(f"{where} is damaged ({error}); run the same command again to rewrite it") from error
+        raise DamagedError(f"{address} is damaged ({error}); run the same command again to rewrite it") from error
 
 
 def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:

@@ -173,11 +173,15 @@ class AllenNLPFrames:
             ready = process.request(request, config.timeout)
         except WorkerDied as death:
             raise self._fail(f"the AllenNLP worker did not start: {death}") from death
-        about = ready.get("ready")
-        if not isinstance(about, dict) or about.get("protocol") != PROTOCOL or about.get("sha256") != sha256:
+        worker_info = ready.get("ready")
+        if (
+            not isinstance(worker_info, dict)
+            or worker_info.get("protocol") != PROTOCOL
+            or worker_info.get("sha256") != sha256
+        ):
             process.close()
             raise self._fail(f"AllenNLP cannot load the archive: {ready.get('failed') or ready}")
-        self._process, self.worker = process, about
+        self._process, self.worker = process, worker_info
         return process
 
     def _fail(self, reason: str) -> AllenNLPError:

@@ -88,9 +88,9 @@ def start(options: Any) -> Any:
     config = read_config(path)
     versions = load_libraries(options["threads"])
     labeller = Labeller(options, config)
-    about = {"sha256": actual, "model": labeller.type, "device": options["device"], "limit": labeller.limit}
-    about["lowercase"] = getattr(labeller.reader, "lowercase_input", False)
-    return labeller, {"ready": dict(versions, **about)}
+    info = {"sha256": actual, "model": labeller.type, "device": options["device"], "limit": labeller.limit}
+    info["lowercase"] = getattr(labeller.reader, "lowercase_input", False)
+    return labeller, {"ready": dict(versions, **info)}
 
 
 def load_libraries(threads: Any) -> Any:

@@ -44,14 +44,14 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
     check_bundle(path)
     folder = Folder(address)
     manifest = (path / MANIFEST).read_bytes()
-    described = json.loads(manifest)
+    entries = json.loads(manifest)
     existing = folder.read(MANIFEST)
     if existing not in (None, manifest):
         raise BundleError(
             f"{folder} contains another bundle, which is not overwritten: choose another address, or delete it"
         )
-    for name in described:
-        size, sha256 = described[name]["bytes"], described[name]["sha256"]
+    for name in entries:
+        size, sha256 = entries[name]["bytes"], entries[name]["sha256"]
         if not verified.matches(folder, name, size, sha256):
             verified.put(folder, name, path / name)
     if existing is None:
@@ -120,10 +120,10 @@ def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
             stale.unlink(missing_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
-        described = None
+        entries = None
         with suppress(ValueError, RecursionError):  # `check_bundle` reports invalid manifests and missing files
-            described = json.loads(manifest)
-        for name in files_of(described):
+            entries = json.loads(manifest)
+        for name in files_of(entries):
             with suppress(FileNotFoundError):
                 folder.download(name, staging / name)
         (staging / MANIFEST).write_bytes(manifest)

@@ -126,19 +126,19 @@ def heartbeat(
     fast_folder = fast_folder or folder
     held = Claim(folder, uuid.uuid4().hex)
 
-    def write(count: int, seen: bytes | None = b"") -> str | None:
-        """Writes ``.claim`` if its content is `seen` or has our token, and returns None; else returns the holder."""
+    def write(count: int, expected: bytes | None = b"") -> str | None:
+        """Writes ``.claim`` if its content is `expected` or has our token; returns None, else the holder's name."""
 
         def change(current: bytes | None) -> bytes | None:
-            return _content(held.token, count) if current == seen or _has_token(current, held.token) else None
+            return _content(held.token, count) if current == expected or _has_token(current, held.token) else None
 
         current = fast_folder.update(_NAME, change)
         return None if _has_token(current, held.token) else _holder(current)
 
     for attempt in range(_ATTEMPTS):
-        seen = _wait_until_abandoned(folder, fast_folder, interval, held.token)
+        expected = _wait_until_abandoned(folder, fast_folder, interval, held.token)
         try:
-            if (holder := write(0, seen)) is not None:
+            if (holder := write(0, expected)) is not None:
                 raise _claimed_error(folder.address, holder)
             break
         except StorageError:
@@ -206,7 +206,7 @@ def _holder(content: bytes | None) -> str:
     return json.loads(content)["who"] if content else ""
 
 
-def _claimed_error(where: str, holder: str) -> ClaimedError:
+def _claimed_error(address: str, holder: str) -> ClaimedError:
     return ClaimedError(
-        f"another job works on {where} ({holder or 'just started'}); wait until it ends, or choose another folder"
+        f"another job works on {address} ({holder or 'just started'}); wait until it ends, or choose another folder"
     )

@@ -73,13 +73,13 @@ class Folder:
         """The size of a file in bytes; None if it does not exist."""
         return self._store.size(_check(name))
 
-    def names(self, under: str = "") -> list[str]:
-        """The names of all files below `under`, sorted; empty if `under` does not exist."""
-        return sorted(self.sizes(under))
+    def names(self, subfolder: str = "") -> list[str]:
+        """The names of all files below `subfolder`, sorted; empty if `subfolder` does not exist."""
+        return sorted(self.sizes(subfolder))
 
-    def sizes(self, under: str = "") -> dict[str, int]:
-        """Name -> size in bytes of all files below `under`."""
-        return self._store.sizes(_check(under) if under else "")
+    def sizes(self, subfolder: str = "") -> dict[str, int]:
+        """Name -> size in bytes of all files below `subfolder`."""
+        return self._store.sizes(_check(subfolder) if subfolder else "")
 
     def open(self, name: str) -> Any:
         """Opens a file for reading: seekable, binary. Raises FileNotFoundError."""
@@ -139,9 +139,9 @@ class Folder:
         """Deletes a file if it exists."""
         self._store.delete(_check(name))
 
-    def remove_partial_files(self, under: str = "") -> None:
-        """Deletes partial files of killed processes; no other process may be writing below `under`."""
-        self._store.remove_partial_files(_check(under) if under else "")
+    def remove_partial_files(self, subfolder: str = "") -> None:
+        """Deletes partial files of killed processes; no other process may be writing below `subfolder`."""
+        self._store.remove_partial_files(_check(subfolder) if subfolder else "")
 
 
 def _check(name: str) -> str:

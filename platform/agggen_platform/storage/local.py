@@ -30,8 +30,8 @@ class LocalStore:
         with as_storage_error("inspect", path):
             return path.stat().st_size if path.is_file() else None
 
-    def sizes(self, under: str) -> dict[str, int]:
-        top = self.root / under
+    def sizes(self, subfolder: str) -> dict[str, int]:
+        top = self.root / subfolder
         sizes = {}
         with as_storage_error("list", top):
             for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
@@ -105,8 +105,8 @@ class LocalStore:
                 self._check_inside(path)
                 path.unlink(missing_ok=True)
 
-    def remove_partial_files(self, under: str) -> None:
-        for name in self.sizes(under):
+    def remove_partial_files(self, subfolder: str) -> None:
+        for name in self.sizes(subfolder):
             if _TEMPORARY.fullmatch(name.rpartition("/")[2]):
                 self.delete(name)
 

@@ -46,20 +46,20 @@ class S3Store:
         except FileNotFoundError:
             return None
 
-    def sizes(self, under: str) -> dict[str, int]:
+    def sizes(self, subfolder: str) -> dict[str, int]:
         sizes: dict[str, int] = {}
-        for page in self._pages(under, self._client.list_objects_v2, "ContinuationToken"):
+        for page in self._pages(subfolder, self._client.list_objects_v2, "ContinuationToken"):
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):
                     sizes[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
         return sizes
 
-    def _pages(self, under: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
-        """The pages of a listing below `under`; `markers` are the names of the request's continuation parameters."""
-        prefix = self._key(under) + "/" if under or self.prefix else ""
+    def _pages(self, subfolder: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
+        """The pages of a listing below `subfolder`; `markers`: names of the request's continuation parameters."""
+        prefix = self._key(subfolder) + "/" if subfolder or self.prefix else ""
         begin: dict[str, str] = {}
         while True:
-            page = self._call("list", under, request, Prefix=prefix, **begin)
+            page = self._call("list", subfolder, request, Prefix=prefix, **begin)
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -167,12 +167,12 @@ class S3Store:
         with suppress(FileNotFoundError):  # Google Cloud Storage reports a missing object
             self._call("delete", name, self._client.delete_object, Key=self._key(name))
 
-    def remove_partial_files(self, under: str) -> None:
+    def remove_partial_files(self, subfolder: str) -> None:
         """Aborts unfinished multipart uploads."""
         try:
-            for page in self._pages(under, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
+            for page in self._pages(subfolder, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
                 for upload in page.get("Uploads", ()):
-                    self._abort(under, Key=upload["Key"], UploadId=upload["UploadId"])
+                    self._abort(subfolder, Key=upload["Key"], UploadId=upload["UploadId"])
         except StorageError as error:
             if code_of(error.__cause__) != "NoSuchUpload":  # rclone reports this if there are no unfinished uploads
                 raise

@@ -33,9 +33,9 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
     assert table.split in get_corpus(table.corpus).splits
     columns = {column.name for column in table.columns}
     assert all(set(system.scores) <= columns for system in table.published)
-    assert all(set(line.scores) == columns for line in table.lines)
-    assert {line.system for line in table.lines} == {system.key for system in table.systems}
-    ours_too = {system.system for system in table.published} & {line.name for line in table.lines}
+    assert all(set(line.scores) == columns for line in table.system_rows)
+    assert {line.system for line in table.system_rows} == {system.key for system in table.systems}
+    ours_too = {system.system for system in table.published} & {line.name for line in table.system_rows}
     assert ours_too or table.name in ("webnlg-3.0", "webnlg-unseen", "elements")  # the paper has no numbers of them
 
 
