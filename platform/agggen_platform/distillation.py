@@ -125,7 +125,7 @@ class Distillation:
                 yield with_consensus(record, [generation_of(row["id"], row) for row in group], accepts)
                 number, group = next(texts, (len(records), iter(())))
             else:
-                yield None  # rejected: too many triples
+                yield None  # bulk generation rejected the record: too many triples
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ class ClusterConfig:
     gpus_per_worker: float = 0.0
     address: str | None = None  # Ray cluster: auto or host:port; null: RAY_ADDRESS, else a new local cluster
     autoscaling: bool = False  # the cluster has an autoscaler, so the job waits for missing resources
-    max_failures: int = 3  # failures of workers or nodes before the job fails; -1: no limit while checkpoints advance
+    max_failures: int = 3  # tolerated failures of workers or nodes; -1: no limit while checkpoints advance
 
     def __post_init__(self) -> None:
         check_minima(self, {"workers": 0}, "cluster.")

@@ -89,7 +89,7 @@ class JobMetrics:
             self._thread.start()
 
     def add(self, name: str, amount: float, **labels: str) -> None:
-        """Increments a counter by `amount`; ignores amounts below or equal to 0."""
+        """Increments a counter by `amount`; ignores amounts that are not above 0."""
         if amount > 0:
             _record(_BY_NAME[name], amount, self._labels | labels)
 

@@ -10,7 +10,7 @@ import pytest
 
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.registry.admission import admit
-from agggen_platform.srl.worker import Refused, read_config
+from agggen_platform.srl.worker import UserError, read_config
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
@@ -112,7 +112,7 @@ def test_an_archive_whose_members_lead_out_of_it_is_refused(
             member.name = member.name.replace("OUTSIDE", str(outside))
             archive.addfile(member, io.BytesIO(content))
     before = tree(tmp_path)
-    with pytest.raises(Refused, match="is not an AllenNLP archive"):
+    with pytest.raises(UserError, match="is not an AllenNLP archive"):
         read_config(str(tmp_path / "srl.tar.gz"))
     assert tree(tmp_path) == before
 

@@ -118,7 +118,7 @@ def generate(
             local_worker = partial(EndpointWorker, endpoint, settings)
         elif config.actors == 0:
             local_worker = partial(BulkWorker, settings)
-        work = driver.run_shards(
+        results = driver.run_shards(
             shards,
             BulkWorker,
             settings,
@@ -129,19 +129,21 @@ def generate(
             progress=progress,
             log=log,
         )
-        now, seconds = work.progress(), time.monotonic() - begin
-        report = BulkReport(job=output.job, summary=work.counts, progress=now, redone=work.retries, seconds=seconds)
+        now, seconds = results.progress(), time.monotonic() - begin
+        report = BulkReport(
+            job=output.job, summary=results.counts, progress=now, redone=results.retries, seconds=seconds
+        )
         used = {name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)}
-        members = {"summary": work.counts.as_dict(), "config": used, **provenance}
+        members = {"summary": results.counts.as_dict(), "config": used, **provenance}
         if critic:
             members["critic"] = critic[1]
         check_claim()
-        written = [file for shard in shards for file in work.done[shard.index].files]
+        written = [file for shard in shards for file in results.done[shard.index].files]
         output.finish(written, members, _content(report, now))
         if single_file:
             output.join()
         if log:
-            log.log_metrics(work.metrics() | _metrics(report, work), step=len(shards))
+            log.log_metrics(results.metrics() | _metrics(report, results), step=len(shards))
         return replace(report, review=reviewed())
 
 
@@ -156,11 +158,11 @@ def _content(report: BulkReport, now: Progress) -> dict[str, Any]:
     }
 
 
-def _metrics(report: BulkReport, work: ShardResults[Counts]) -> dict[str, float]:
+def _metrics(report: BulkReport, results: ShardResults[Counts]) -> dict[str, float]:
     return {
         **report.summary.means(),
         "redone_shards": report.redone,
         "seconds": report.seconds,
-        "worker_seconds": sum(done.seconds for done in work.done.values()),
+        "worker_seconds": sum(done.seconds for done in results.done.values()),
         **{f"plan_length/{length}": float(count) for length, count in report.summary.plan_lengths.items()},
     }

@@ -138,7 +138,7 @@ def segment(
         absolute = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
         settings = WorkerSettings(output.folder.address, job, absolute, fact_segmenter.fingerprint, corpora)
-        work = driver.run_shards(
+        results = driver.run_shards(
             shards,
             ShardWorker,
             settings,
@@ -149,13 +149,13 @@ def segment(
             log=log,
         )
         reports = {
-            source.split: _report(source, [work.done[shard.index] for shard in by_split[source.split]])
+            source.split: _report(source, [results.done[shard.index] for shard in by_split[source.split]])
             for source in sources
         }
         manifest = {
             "job": job,
             "splits": {name: asdict(report) for name, report in reports.items()},
-            "rejects": [asdict(file) for shard in shards for file in work.done[shard.index].files[1:]],
+            "rejects": [asdict(file) for shard in shards for file in results.done[shard.index].files[1:]],
             "config": resolved(config),
             "segmenter": fact_segmenter.fingerprint,
             "inputs": inputs,
@@ -163,10 +163,10 @@ def segment(
         check_claim()
         output.publish(manifest, ("rejects", *reports))
         if log:
-            texts = work.counts.references
-            statistics = {"facts_per_text": work.counts.facts / max(1, texts), "texts": texts}
-            log.log_metrics(work.metrics() | statistics, step=len(shards))
-    return SegmentReport(splits=reports, progress=work.progress(), seconds=time.monotonic() - begin)
+            texts = results.counts.references
+            statistics = {"facts_per_text": results.counts.facts / max(1, texts), "texts": texts}
+            log.log_metrics(results.metrics() | statistics, step=len(shards))
+    return SegmentReport(splits=reports, progress=results.progress(), seconds=time.monotonic() - begin)
 
 
 def _check_unchanged(sources: Sequence[Source]) -> None:

@@ -99,9 +99,7 @@ class LimitsConfig:
 
     body_bytes: int = 4 << 20
     stream_bytes: int = 64 << 20  # body of one :stream request
-    stream_buffer_bytes: int = (
-        256 << 20
-    )  # buffered bytes of all streams per ingress replica; further bytes get HTTP 429
+    stream_buffer_bytes: int = 256 << 20  # buffered bytes of all streams per ingress replica; more get HTTP 429
     stream_records: int = 100_000
     line_bytes: int = 1 << 20  # one line of a stream
     records: int = 256  # records per request

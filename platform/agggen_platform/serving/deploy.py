@@ -78,7 +78,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
         os.environ.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")  # 0.1 doubles the idle controller's CPU time
         os.environ.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")  # 100 costs each replica 3 ms a second
-        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default gives replicas the lowest priority
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default lowers the CPU priority of replicas
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
         nodes = cluster_nodes()
         check_fits(config, nodes)

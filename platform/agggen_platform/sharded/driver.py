@@ -106,32 +106,32 @@ def run_shards(
         AggGenError: a shard failed.
         JobError: a shard has no result, too many rows were rejected, or a local cluster lacks the GPUs for an actor.
     """
-    work = ShardResults(len(shards), worker.counts(), worker.counts())
+    results = ShardResults(len(shards), worker.counts(), worker.counts())
     out, logged = Folder(settings.out), time.monotonic()
     shards_with_attempts = with_attempts(shards, out)
     with (
         ShardMetrics(worker.kind, f"{worker.kind}-{settings.job}", shards, config.max_reject_share) as meter,
-        _results(shards_with_attempts, worker, settings, config, local_worker, gpus) as results,
+        _results(shards_with_attempts, worker, settings, config, local_worker, gpus) as finished,
     ):
         meter.begin()
-        for done in results:
-            work.add(done)
-            progress(work.progress())
-            meter.done(done, work.total - len(work.done))
+        for done in finished:
+            results.add(done)
+            progress(results.progress())
+            meter.done(done, results.total - len(results.done))
             if log and time.monotonic() - logged >= _SECONDS_BETWEEN_METRICS:
                 logged = time.monotonic()
-                log.log_metrics(work.metrics(), step=len(work.done))
-    if missing := [shard for shard in shards if shard.index not in work.done]:
+                log.log_metrics(results.metrics(), step=len(results.done))
+    if missing := [shard for shard in shards if shard.index not in results.done]:
         raise JobError(f"no worker finished {missing[0]}; run the same command again")
     check_inputs()
-    rejects, total, limit = work.counts.rejects, work.counts.total, config.max_reject_share
+    rejects, total, limit = results.counts.rejects, results.counts.total, config.max_reject_share
     if rejects > limit * total:
         raise JobError(
-            f"{rejects:,} of {total:,} {work.counts.noun} were rejected ({rejects / total:.1%}, max_reject_share is "
+            f"{rejects:,} of {total:,} {results.counts.noun} were rejected ({rejects / total:.1%}, max_reject_share is "
             f"{limit:.1%}), so the output was not published; the reasons are in {out.at('rejects')}. Run again to "
             "retry failures of workers, or with a larger max_reject_share to publish the output"
         )
-    return work
+    return results
 
 
 @contextmanager
