@@ -33,7 +33,7 @@ SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 """The suffixes of files with records."""
 _STANDARD_SPLITS = ("train", "dev", "test")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_REMOTE = "agggen_platform.local:read_remote"
+_REMOTE = "agggen_platform.remote_corpora:read_remote"
 """The function that reads corpora in object stores; it is in agggen_platform, which has the clients of the stores."""
 
 

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp
 from agggen.config import load_config
 from agggen.errors import AggGenError
 from agggen_platform.ray_private import cluster_nodes, serve_address
-from agggen_platform.serving.capacity import sized
+from agggen_platform.serving.capacity import with_max_replicas
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.target import check_target, find_target, settings_of
 from serve.api import api
@@ -67,7 +67,7 @@ def build(config: ServeConfig) -> Application:
         key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)
-    config = sized(target.fixed(config), cluster_nodes())
+    config = with_max_replicas(target.pinned(config), cluster_nodes())
     planner = _deployment("Planner", PlannerReplica, config, config.planner).bind(config)
     generator = _deployment("Generator", GeneratorReplica, config, config.generator).bind(config)
     return _deployment("Ingress", Ingress, config, config.ingress).bind(config, planner, generator)

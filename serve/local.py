@@ -47,11 +47,11 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
         BundleError, RegistryError, StorageError: there is no such bundle, or it fails its self-test.
     """
     key_ring(config)
-    config = find_target(config).fixed(config)
+    config = find_target(config).pinned(config)
     compared = None
     if compare is not None:
         other = replace(config, bundle=compare, shown_as=None, fingerprint=None)
-        other = find_target(other).fixed(other)
+        other = find_target(other).pinned(other)
         if other.fingerprint == config.fingerprint:
             raise ConfigError(f"{compare} is the served bundle itself: name another one to compare it with")
         compared = _engine(other)

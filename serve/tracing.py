@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen.errors import ConfigError
 from agggen.generation.results import Candidates, Generation
-from agggen_platform.mlflow_client import experiment_called, mlflow_client
+from agggen_platform.mlflow_client import get_or_create_experiment, mlflow_client
 from agggen_platform.tracking.origin import masked
 from agggen_platform.tracking.store import reason
 from serve.engine import ByModel, Failure
@@ -210,7 +210,7 @@ class MlflowExporter(SpanExporter):
         from mlflow.tracing.client import TracingClient
 
         try:
-            self._id = self._id or experiment_called(self._client, self._experiment).experiment_id
+            self._id = self._id or get_or_create_experiment(self._client, self._experiment).experiment_id
             TracingClient(self._uri).log_spans(self._id, [Span(span) for span in spans])
         except Exception as error:  # MLflow may raise anything
             self.lost += len(spans)

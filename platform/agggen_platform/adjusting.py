@@ -1,4 +1,4 @@
-"""Bundles with the same weights and other inference settings, wordings of values or sentences for predicates."""
+"""Copies of bundles with changed inference settings, accepted wordings of values, or sentences for predicates."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from agggen.verification.lexicon import Lexicon, read_templates
 from agggen.verification.templates import learn_phrases
 
 
-def adjusted(
+def adjusted_bundle(
     folder: Path,
     settings: Sequence[str] = (),
     wordings: Mapping[str, tuple[str, ...]] | None = None,
     phrases: str | None = None,
 ) -> Bundle:
-    """The bundle in `folder` with changes; its `sources` contain the fingerprint of the unchanged bundle.
+    """The bundle in `folder` with changes; its `sources` include the fingerprint of the original bundle.
 
     Args:
-        settings: inference settings, such as ``level=2``.
-        wordings: more wordings of values, which the strict check accepts.
-        phrases: sentences for predicates: a file, see `read_templates`, or a corpus of the catalogue with texts about
-            single triples.
+        settings: overrides of inference settings, such as ``level=2``.
+        wordings: for each value, additional wordings that the strict check accepts.
+        phrases: sentences for predicates: a file (format: `read_templates`) or the name of a catalogue corpus whose
+            texts each express one triple.
 
     Raises:
-        BundleError: there is no bundle, or it was changed.
+        BundleError: `folder` contains no bundle, or the bundle was modified after it was saved.
         ConfigError: an unknown setting, a value that the model does not allow, or an invalid file of sentences.
         CorpusError: the corpus is not on this machine.
     """
@@ -48,6 +48,6 @@ def adjusted(
 
 
 def _is_file(phrases: str) -> bool:
-    """Whether `phrases` names a file, even a missing one; the name of a corpus may have a suffix: webnlg-3.0."""
+    """Whether `phrases` is a file path (existing or not); catalogue names may also contain a dot: webnlg-3.0."""
     path = Path(phrases)
     return path.is_file() or bool(path.suffix and phrases not in {corpus.name for corpus in list_corpora()})

@@ -1,4 +1,4 @@
-"""The cache folder: copies of bundles, facts of texts, and by default AllenNLP's environment."""
+"""The cache folder: copies of bundles, facts by text, and by default AllenNLP's Python environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cache_folder() -> Path:
 
 
 def cache_limit() -> int:
-    """Maximum bytes of all bundles, and also of the facts of each segmenter: ``AGGGEN_CACHE_GB``, else 20 GB."""
+    """Maximum bytes of the bundle cache and of each segmenter's fact cache: ``AGGGEN_CACHE_GB``, else 20 GB."""
     value = os.environ.get("AGGGEN_CACHE_GB") or "20"
     try:
         limit = int(float(value) * 1e9)

@@ -1,12 +1,11 @@
-"""Texts of trained models as a training corpus, by bulk generation (`agggen.training.distillation`).
+"""Creates a training corpus from texts of trained models by bulk generation (`agggen.training.distillation`).
 
-    OUT/inputs.jsonl                    the records: training records, subsets of them, development records
-    OUT/teacher-FINGERPRINT/            the texts of each model, as `agggen bulk` writes them
+    OUT/inputs.jsonl                    the records: training records, subsets of their triples, development records
+    OUT/teacher-FINGERPRINT/            the output of bulk generation by each teacher model
     OUT/train.parquet, dev.parquet      the corpus: the records with an accepted text
-    OUT/rejects.jsonl                   empty; written last
+    OUT/rejects.jsonl                   empty; written last, so it marks the corpus complete
 
-After an interruption the same call continues: complete shards of bulk generation are kept. A finished corpus is
-returned.
+The same call resumes an interrupted one from the last complete shard, and returns an existing complete corpus.
 """
 
 from __future__ import annotations
@@ -32,20 +31,18 @@ from agggen_platform.bulk.rows import generation_of
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
-_TEXTS = 8
-"""Texts per record and model."""
-_SETTINGS = ("inference.verify=off", "inference.plans=3", f"n_best={_TEXTS}", "unique=false", "max_reject_share=1")
+_SETTINGS = ("inference.verify=off", "inference.plans=3", "n_best=8", "unique=false", "max_reject_share=1")
 
 
 class Distillation:
-    """Which models write texts for which records; the order of the models does not matter.
+    """The teacher models and the records for which they write texts; independent of the order of the teachers.
 
     Args:
-        data: the corpus; its texts are not used.
-        subsets: the largest number of subsets of training records, added to them.
+        data: the corpus; its reference texts are not used.
+        subsets: maximum number of records to add, each with a subset of a training record's triples.
 
     Raises:
-        CorpusError: a split has no records.
+        CorpusError: the split train or dev has no records.
     """
 
     def __init__(self, teachers: Sequence[Model], data: Dataset, subsets: int, seed: int = 1) -> None:
@@ -59,7 +56,7 @@ class Distillation:
 
     @property
     def name(self) -> str:
-        """``texts-`` and a hash of everything that affects the texts."""
+        """``texts-HASH``, where HASH covers everything that affects the texts."""
         return "texts-" + config_hash(
             {
                 "teachers": [teacher.fingerprint for teacher in self.teachers],
@@ -84,7 +81,7 @@ class Distillation:
 
         Raises:
             CorpusError: no record of a split has an accepted text.
-            ClaimedError: another call works on `out`.
+            ClaimedError: another process is writing to `out`.
             JobError: see `agggen_platform.bulk.job.generate`.
         """
         out.mkdir(parents=True, exist_ok=True)
@@ -93,7 +90,7 @@ class Distillation:
                 return load_dataset(str(out))
             subsets = subsets_of(self.train, self.subsets, self.seed, self.dev)
             splits = {"train": [*self.train, *subsets], "dev": self.dev}
-            say(f"{len(self.train):,} training records, {len(subsets):,} subsets of them, {len(self.dev):,} of dev")
+            say(f"{len(self.train):,} training records, {len(subsets):,} subsets, {len(self.dev):,} dev records")
             records = [record for split in splits.values() for record in split]
             inputs = out / "inputs.jsonl"
             lines = (json.dumps(record.as_dict(), ensure_ascii=False) + "\n" for record in records)
@@ -111,15 +108,15 @@ class Distillation:
                 corpus[split] = [text for text in (next(written) for _ in members) if text is not None]
                 say(f"{split}: {len(corpus[split]):,} of {len(members):,} records have an accepted text")
                 if not corpus[split]:
-                    raise CorpusError(f"no text of {split} is accepted; these models cannot teach this corpus")
+                    raise CorpusError(f"the check accepts no generated text of {split}; choose other teacher models")
             dataset = Dataset(str(out), corpus)
             dataset.save(out)
             return dataset
 
     def _with_consensus(self, records: Sequence[Record], files: Sequence[Path]) -> Iterator[Record | None]:
         """Each record with its consensus text as reference, or None if no text is accepted; reads the texts lazily."""
-        judge = self.teachers[0]
-        accepts = load_generator(judge.address, judge.fingerprint, "cpu").accepts
+        teacher = self.teachers[0]
+        accepts = load_generator(teacher.address, teacher.fingerprint, "cpu").accepts
         rows = merge(*map(_rows, files), key=lambda row: row["row"])
         texts = groupby(rows, key=lambda row: row["row"])
         number, group = next(texts, (len(records), iter(())))
@@ -128,10 +125,10 @@ class Distillation:
                 yield with_consensus(record, [generation_of(row["id"], row) for row in group], accepts)
                 number, group = next(texts, (len(records), iter(())))
             else:
-                yield None  # rejected: too many triples
+                yield None  # bulk generation rejected the record: too many triples
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    """The texts of bulk generation, in the order of the records."""
+    """The rows of a Parquet file of generated texts (`text_schema`), in the order of the records."""
     for batch in pq.ParquetFile(file).iter_batches(1024):
         yield from batch.to_pylist()

@@ -27,11 +27,11 @@ from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line
 
 ALL = "all"
-"""The split name that selects all records of a file."""
+"""The split name that selects all records of a file that is not divided into splits."""
 
 
-def named_corpus(corpus: str, split: str) -> tuple[str, str]:
-    """The names of corpus and split in the catalogue, even if `corpus` is a folder of prepared Parquet files."""
+def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
+    """The catalogue's names of a corpus and split, read from the metadata if `corpus` is a prepared folder."""
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
     prepared = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
     if prepared.is_file():
@@ -43,14 +43,14 @@ def named_corpus(corpus: str, split: str) -> tuple[str, str]:
 def records_to_evaluate(
     corpus: str, split: str, limit: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[list[Record], int, list[Reject]]:
-    """The first `limit` records of a split that have references (0: all), the number of all such records, and rejects.
+    """The first `limit` (0: all) records with references of a split, the number of such records, and the rejects.
 
     Args:
-        split: ``all`` for all records of a file.
-        reading: arguments of `load_dataset`, such as the columns of a table.
+        split: a split's name, or ``all`` for all records of a file.
+        reading: keyword arguments of `load_dataset`, such as the column names of a table.
 
     Raises:
-        CorpusError: there is no such corpus or split, or no record has a reference.
+        CorpusError: the corpus or split does not exist, or no record has a reference.
     """
     source = {ALL: corpus} if split == ALL and Path(corpus).is_file() else corpus
     data = load_dataset(source, name=corpus, splits=(split,), **reading)
@@ -75,36 +75,36 @@ def task_of(
     reading: Mapping[str, Any] = MappingProxyType({}),
     note: Callable[[str], None] = lambda _: None,
 ) -> Task:
-    """The evaluation of a bundle on a split, from the arguments of `agggen evaluate`.
+    """The evaluation that `agggen evaluate` runs for these arguments.
 
     Args:
         bundle: the bundle's address; `path` is its folder on this machine.
         corpus, split, limit, reading: see `records_to_evaluate`.
-        overrides: inference settings that differ from the bundle's own.
+        overrides: overrides of the bundle's inference settings.
         protocol, metrics: see `TextMetrics`. [default: the protocol of published results on the corpus]
-        note: receives a message about records that cannot be read.
+        note: receives a message if records cannot be read.
 
     Raises:
-        BundleError: there is no bundle, or it was changed.
+        BundleError: `path` contains no bundle, or the bundle was modified after it was saved.
         ConfigError: a setting, protocol or metric does not exist or cannot be computed here.
-        CorpusError: there is no such corpus or split, or no record has a reference.
+        CorpusError: the corpus or split does not exist, or no record has a reference.
     """
     loaded = load_bundle(path)
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *overrides])
     records, available, rejects = records_to_evaluate(corpus, split, limit, reading)
     if rejects:
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
-    named, named_split = named_corpus(corpus, split)
+    catalogue_corpus, catalogue_split = catalogue_names(corpus, split)
     return Task(
         bundle=loaded,
         path=path,
         address=bundle,
-        corpus=named,
-        split=named_split,
+        corpus=catalogue_corpus,
+        split=catalogue_split,
         records=records,
         split_size=available,
         config=config,
-        metrics=TextMetrics(protocol or protocol_of(named), metrics),
+        metrics=TextMetrics(protocol or protocol_of(catalogue_corpus), metrics),
         command=command_line(),
         segmenter=loaded.fact_segmenter(run_archives),
         device=device,
@@ -113,10 +113,10 @@ def task_of(
 
 @contextmanager
 def report_folder(address: str) -> Iterator[Path]:
-    """The folder of a report; for an address in a store, a local copy that is uploaded if the block raises no error.
+    """Yields the folder of a report; for a store, a local copy that is uploaded if the block raises no error.
 
     Raises:
-        ConfigError: raised by the block; its message is changed to name `address`.
+        ConfigError: from the block; the copy's path in the message is replaced by `address`.
         StorageError: the store refused access or did not answer.
     """
     if "://" not in address:
@@ -137,10 +137,7 @@ def report_folder(address: str) -> Iterator[Path]:
 
 
 def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> str | None:
-    """Logs scores and files of a report; returns MLflow's id of the run, None if MLflow has not answered.
-
-    A failure is reported but not raised.
-    """
+    """Logs a report's scores and files to MLflow; returns the MLflow run id, or None. Passes errors to `note`."""
     try:
         with Tracker(run_name=f"evaluate-{task.name}", runs_dir=runs, report=note) as tracker:
             tracker.log_params(dict(report.run))
@@ -153,12 +150,12 @@ def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Calla
             for name in FILES:
                 tracker.log_artifact(folder / name)
         return tracker.run_id
-    except Exception as error:  # tracking never stops a run
-        note(f"warning: the run log misses this evaluation: {error}")
+    except Exception as error:  # a tracking error must not stop the evaluation
+        note(f"warning: this evaluation is not in the run log: {error}")
         return None
 
 
-def runs_of(bundle: Path) -> Path:
-    """The folder with the run log of a bundle's training, if there is one; else ``runs``."""
+def runs_folder_of(bundle: Path) -> Path:
+    """The runs folder that contains the training run of `bundle`; ``runs`` if there is none."""
     run = bundle.resolve().parent
     return run.parent if (run / "tracking.jsonl").is_file() else Path("runs")

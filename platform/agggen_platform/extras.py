@@ -1,4 +1,4 @@
-"""The optional packages, and the extra of agggen that installs each."""
+"""Optional packages, and the pip extra of agggen that installs each."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def require(*packages: str) -> None:
 
 
 def missing(package: str) -> ConfigError:
-    """The error for a package of `EXTRAS` that is not installed."""
+    """The error to raise if a package of `EXTRAS` is not installed."""
     return ConfigError(f"{package} is not installed: pip install 'agggen[{EXTRAS[package]}]'")

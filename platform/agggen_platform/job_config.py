@@ -1,10 +1,10 @@
-"""The settings of a training job: those that determine its result, and where it runs, stores and logs.
+"""The settings of a training job.
 
-A preset is read into a `JobConfig`. The run's name and the bundle only depend on the part that is a `RunConfig`, so the
-same model may be trained on a laptop or a cluster:
+A `JobConfig` is a `RunConfig`, which alone determines the run's name and the model, plus settings of the cluster,
+storage and tracking. The same model can therefore be trained on a laptop or a cluster:
 
     config = load_config(JobConfig, "webnlg", ["cluster.workers=2", "storage.url=s3://models/runs"])
-    result_of(config)    # the RunConfig
+    run_config_of(config)    # the RunConfig
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from agggen.run import RunConfig
 class ClusterConfig:
     """The processes that train."""
 
-    workers: int = 0  # processes that Ray Train starts; 0: this process trains, without Ray
-    min_workers: int = 0  # the fewest workers to train with while nodes are missing; 0: all of them
+    workers: int = 0  # processes that Ray Train starts; 0: train in this process, without Ray
+    min_workers: int = 0  # train with at least this many workers while nodes are missing; 0: always with all workers
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
-    address: str | None = None  # of a Ray cluster: auto, host:port; null: RAY_ADDRESS, else a local cluster is started
-    autoscaling: bool = False  # whether the cluster has an autoscaler; then the job waits for missing resources
-    max_failures: int = 3  # failures of workers or nodes to tolerate; -1: any number, while there are new checkpoints
+    address: str | None = None  # Ray cluster: auto or host:port; null: RAY_ADDRESS, else a new local cluster
+    autoscaling: bool = False  # the cluster has an autoscaler, so the job waits for missing resources
+    max_failures: int = 3  # tolerated failures of workers or nodes; -1: no limit while checkpoints advance
 
     def __post_init__(self) -> None:
         check_minima(self, {"workers": 0}, "cluster.")
@@ -52,9 +52,9 @@ class ClusterConfig:
 class StorageConfig:
     """Where checkpoints and bundles are stored."""
 
-    url: str | None = None  # a folder that all workers see, or s3://bucket/prefix; null: the folder of runs
-    checkpoint_seconds: float = 120.0  # time between checkpoints: the most training that a crash can lose
-    keep: int = 2  # verified checkpoints to keep per stage
+    url: str | None = None  # a folder shared by all workers, or s3://bucket/prefix; null: the folder of runs
+    checkpoint_seconds: float = 120.0  # seconds between checkpoints; a crash loses at most this much training
+    keep: int = 2  # number of verified checkpoints to keep per stage
 
     def __post_init__(self) -> None:
         check_minima(self, {"checkpoint_seconds": 0, "keep": 1}, "storage.")
@@ -64,11 +64,11 @@ class StorageConfig:
 class TrackingConfig:
     """Settings for logging to MLflow; the run log in the folder of runs is always complete."""
 
-    uri: str | None = None  # of MLflow; null: MLFLOW_TRACKING_URI, else SQLite in the folder of runs
+    uri: str | None = None  # the MLflow server; null: MLFLOW_TRACKING_URI, else SQLite in the folder of runs
     experiment: str = "agggen"
-    system_seconds: float = 10.0  # interval of system metrics (CPU, memory, GPU); 0: none
-    samples: int = 5  # development records for which a text is written after each epoch
-    patience_seconds: float = 60.0  # how long a run waits for MLflow at its end
+    system_seconds: float = 10.0  # seconds between system metrics (CPU, memory, GPU); 0: none
+    samples: int = 5  # development records for which texts are generated and logged after each epoch
+    patience_seconds: float = 60.0  # maximum wait for MLflow at the end of a run
 
     def __post_init__(self) -> None:
         check_minima(self, {"system_seconds": 0, "samples": 0, "patience_seconds": 0}, "tracking.")
@@ -76,18 +76,18 @@ class TrackingConfig:
 
 @dataclass(frozen=True)
 class JobConfig(RunConfig):
-    """A `RunConfig`, and where it is executed."""
+    """A `RunConfig` plus settings of the cluster, storage and tracking."""
 
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    max_reject_share: float = 0.05  # largest share of a split's records or texts that may be invalid
+    max_reject_share: float = 0.05  # maximum share of invalid records or texts per split
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
             raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
 
 
-def result_of(config: RunConfig) -> RunConfig:
+def run_config_of(config: RunConfig) -> RunConfig:
     """The part of `config` that determines the result."""
     return RunConfig(**{item.name: getattr(config, item.name) for item in fields(RunConfig)})

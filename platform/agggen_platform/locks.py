@@ -1,4 +1,4 @@
-"""Lock files that exclude other processes on this machine."""
+"""Lock files between processes on this machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Holds the lock file `path` for the block; without `wait`, yields whether the lock was acquired.
+    """Locks the file `path` (``flock``) during the block; yields False if another process has it and `wait` is False.
 
     The kernel releases the lock when the process ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:  # never deleted: another process could then lock a new file
+    with path.open("a") as file:  # never deleted: otherwise two processes could lock two files of the same name
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

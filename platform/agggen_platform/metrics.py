@@ -1,8 +1,8 @@
-"""Metrics that jobs export to Prometheus through `ray.util.metrics`: training, sharded jobs, unsent run logs.
+"""Metrics of training, sharded jobs and run logs, exported to Prometheus through `ray.util.metrics`.
 
 Ray's agent on each node exports a gauge as ``ray_NAME`` and a counter as ``ray_NAME_total``. Ray drops a gauge about 20
-seconds after it was last set, so the gauges of a dead process disappear; in a running job, a thread keeps setting them.
-A process that is not connected to Ray exports nothing, and an error of Ray never stops the job.
+seconds after it was last set, so a thread sets all gauges again every few seconds; those of a dead process disappear.
+A process that is not connected to Ray exports nothing. Errors of Ray are logged, not raised.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _metric(name: str, kind: Literal["gauge", "counter"], labels: str, descripti
 
 
 METRICS = (
-    _metric("training_updates", "counter", "run stage", "Updates made, including those repeated after a restart."),
-    _metric("training_progress_ratio", "gauge", "run stage", "Updates made, as a share of the stage's maximum."),
-    _metric("training_texts_per_second", "gauge", "run stage", "Texts trained on, since the last log line."),
+    _metric("training_updates", "counter", "run stage", "Optimizer updates, including those repeated after a restart."),
+    _metric("training_progress_ratio", "gauge", "run stage", "Optimizer updates as a share of the stage's maximum."),
+    _metric("training_texts_per_second", "gauge", "run stage", "Training texts per second since the last log line."),
     _metric("training_loss_nats", "gauge", "run stage split", "Mean loss per scored position."),
     _metric("training_gradient_norm", "gauge", "run stage", "Mean norm of the gradient before clipping."),
     _metric("training_learning_rate", "gauge", "run stage", "Learning rate of the last update."),
@@ -51,32 +51,31 @@ METRICS = (
     _metric("training_workers", "gauge", "run", "Workers that are training; 0 between restarts."),
     _metric("training_workers_wanted", "gauge", "run", "The setting cluster.workers."),
     _metric("training_restarts", "counter", "run", "Restarts of the workers."),
-    _metric("job_items", "counter", "kind run item", "Rows by their outcome, as the run log names it."),
+    _metric("job_items", "counter", "kind run item", "Rows by outcome (label item), named as in the run log."),
     _metric("job_shards", "gauge", "kind run", "Shards of the job."),
-    _metric("job_shards_left", "gauge", "kind run", "Shards that are not done."),
+    _metric("job_shards_left", "gauge", "kind run", "Unfinished shards."),
     _metric("job_shard_retries", "counter", "kind run", "Retries of shards after their worker died."),
-    _metric("job_work_seconds", "counter", "kind run", "Working time of all workers."),
-    _metric("job_shard_timestamp_seconds", "gauge", "kind run", "Unix time when a shard was last done."),
+    _metric("job_work_seconds", "counter", "kind run", "Processing time, summed over all workers."),
+    _metric("job_shard_timestamp_seconds", "gauge", "kind run", "Unix time when a shard was last finished."),
     _metric("job_duplicates", "gauge", "kind run", "Records with the id of an earlier record of the input."),
     _metric("job_reject_limit_ratio", "gauge", "kind run", "The setting max_reject_share."),
-    _metric("tracking_unsent_bytes", "gauge", "run", "Bytes of the run log that are not sent to MLflow."),
+    _metric("tracking_unsent_bytes", "gauge", "run", "Bytes of the run log not yet sent to MLflow."),
 )
-"""All metrics. The timestamp gauges are first set to the start of the job."""
+"""All metrics. Timestamp gauges are initialized with the start time of the job."""
 _BY_NAME = {metric.name.removeprefix("agggen_"): metric for metric in METRICS}
 
 
 class JobMetrics:
-    """The metrics of one job. A context manager; after its block the gauges are no longer refreshed."""
+    """The metrics of one job, all with `labels`. A context manager; stops refreshing the gauges at exit."""
 
     def __init__(self, **labels: str) -> None:
-        """`labels`: labels of all metrics, such as the run."""
         self._labels = labels
         self._gauges: dict[tuple[Metric, tuple[tuple[str, str], ...]], float] = {}
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        """Sets a gauge; ignores a value that is not finite."""
+        """Sets a gauge; ignores infinite values and NaN."""
         if not math.isfinite(value):
             return
         metric = _BY_NAME[name]
@@ -90,7 +89,7 @@ class JobMetrics:
             self._thread.start()
 
     def add(self, name: str, amount: float, **labels: str) -> None:
-        """Adds to a counter, if the amount is above 0."""
+        """Increments a counter by `amount`; ignores amounts that are not above 0."""
         if amount > 0:
             _record(_BY_NAME[name], amount, self._labels | labels)
 
@@ -111,7 +110,7 @@ class JobMetrics:
                 _record(metric, value, dict(labels))
 
 
-class TrainingMeter(JobMetrics):
+class TrainingMetrics(JobMetrics):
     def __init__(self, run: str, config: JobConfig) -> None:
         super().__init__(run=run)
         self._steps: dict[str, int] = {}
@@ -147,7 +146,7 @@ class TrainingMeter(JobMetrics):
         self.set("training_checkpoint_timestamp_seconds", at)
 
 
-class ShardsMeter(JobMetrics):
+class ShardMetrics(JobMetrics):
     def __init__(self, kind: str, run: str, shards: Sequence[Shard], max_reject_share: float) -> None:
         super().__init__(kind=kind, run=run)
         self._shards, self._limit = shards, max_reject_share
@@ -160,7 +159,7 @@ class ShardsMeter(JobMetrics):
         self.set("job_shard_timestamp_seconds", time.time())
 
     def done(self, done: FinishedShard[Any], left: int) -> None:
-        """Counts a finished shard, unless an earlier run finished it; `left` shards remain."""
+        """Counts a finished shard, unless an earlier run finished it. `left`: number of unfinished shards."""
         self.set("job_shards_left", left)
         if done.reused:
             return
@@ -172,14 +171,14 @@ class ShardsMeter(JobMetrics):
 
 
 def _record(metric: Metric, value: float, labels: dict[str, str]) -> bool:
-    """Records a value with Ray; returns whether this process is connected to it."""
-    connected = getattr(sys.modules.get("ray"), "is_initialized", None)  # missing while another thread imports Ray
+    """Passes a value to Ray; returns False if this process is not connected to Ray, or Ray failed."""
+    connected = getattr(sys.modules.get("ray"), "is_initialized", None)  # None while another thread imports Ray
     if connected is None or not connected():
         return False
     try:
         instrument = _instrument(metric)
         (instrument.set if metric.kind == "gauge" else instrument.inc)(value, tags=labels)
-    except Exception as error:  # an error of Ray must not reach the job
+    except Exception as error:  # an error of Ray must not stop the job
         _warn_once(f"{type(error).__name__}: {error}")
         return False
     return True
@@ -193,5 +192,5 @@ def _instrument(metric: Metric) -> Any:
 
 
 @cache
-def _warn_once(why: str) -> None:
-    _log.warning("metrics of this job are missing: %s", why)
+def _warn_once(reason: str) -> None:
+    _log.warning("metrics of this job are not exported to Ray: %s", reason)

@@ -1,6 +1,6 @@
-"""The MLflow client of tracking and registry: its calls fail within seconds if MLflow does not answer.
+"""The MLflow client for tracking and the model registry, with timeouts of seconds.
 
-Only runs, names, tags, aliases and plain files are used. Models of MLflow's flavours are not, as MLflow unpickles them.
+Models are stored as plain files. MLflow's model flavors are not used, because MLflow loads them with pickle.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from agggen_platform.locks import locked
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_ENVIRONMENT = {  # defaults; the user's own values take precedence
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds; by default a server that is down blocks each call for minutes
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the run log's sender has its own retries
+_ENVIRONMENT = {  # defaults; variables that the user has set take precedence
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds; with MLflow's default, a call to a dead server blocks for minutes
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # `tracking.sender` retries itself
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
@@ -41,24 +41,24 @@ def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
 
     for logger_name in ("mlflow", "alembic"):
         logging.getLogger(logger_name).setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs errors that are also raised
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # its errors are also raised
     return MlflowClient(uri, registry_uri)
 
 
 def sqlite_file(uri: str) -> Path | None:
-    """The database file of an SQLite address; None for other addresses."""
+    """The database file of an ``sqlite://`` URI; None for other URIs."""
     match = _SQLITE.fullmatch(uri)
     return Path(match[1]) if match else None
 
 
 def schema_lock(uri: str) -> AbstractContextManager[object]:
-    """Held while the schema of a new SQLite file is created: two processes that do so at once would both fail."""
+    """A lock for creating the schema of an SQLite file: two processes that create it concurrently would both fail."""
     file = sqlite_file(uri)
     return locked(Path(f"{file}.lock")) if file else nullcontext()
 
 
-def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
-    """The experiment called `name`, created with these `options` of MLflow's client if it does not exist."""
+def get_or_create_experiment(client: MlflowClient, name: str, **options: Any) -> Any:
+    """The MLflow experiment `name`; created with `options` of `MlflowClient.create_experiment` if it does not exist."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
@@ -66,15 +66,15 @@ def experiment_called(client: MlflowClient, name: str, **options: Any) -> Any:
         try:
             client.create_experiment(name, **options)
         except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # otherwise another process created the experiment
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # created by another process in the meantime
                 raise
         experiment = client.get_experiment_by_name(name)
     return experiment
 
 
 def mlflow_key(name: str) -> str:
-    """`name` as a valid key for MLflow: invalid characters are replaced, a long name is truncated and gets a hash."""
-    key = posixpath.normpath("/" + _INVALID_IN_KEY.sub("_", name)).lstrip("/") or "_"  # /a, a//b and ../a are refused
+    """`name` as a valid MLflow key: replaces invalid characters; truncates long names and appends a hash."""
+    key = posixpath.normpath("/" + _INVALID_IN_KEY.sub("_", name)).lstrip("/") or "_"  # MLflow refuses /a, a//b, ../a
     if len(key) <= KEY_CHARACTERS:
         return key
     return f"{key[: KEY_CHARACTERS - 9]}.{sha256(name.encode()).hexdigest()[:8]}"

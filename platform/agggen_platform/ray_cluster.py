@@ -1,8 +1,8 @@
-"""Connects a job to Ray: to a running cluster, or to a local one that ends with the job.
+"""Connects a job to a running Ray cluster, or to a new local cluster that ends with the job.
 
-In this order: the connection that the process already has; the requested `address`; ``RAY_ADDRESS``, which is set in a
-submitted job; else a local cluster. A local cluster is protected by a token that only this user can read, by default
-has no dashboard, and has a small object store, because jobs pass addresses of data instead of data.
+In order of precedence: the existing connection of the process; the requested `address`; ``RAY_ADDRESS``, which Ray sets
+in submitted jobs; a local cluster. A local cluster requires a token that only this user can read, has no dashboard by
+default, and has a small object store, because jobs pass addresses instead of data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agggen.errors import AggGenError
 from agggen_platform.extras import require
 
 OBJECT_STORE_BYTES = 256 << 20
-"""The object store of a local cluster; by default Ray would use a third of the machine's memory."""
+"""Size of a local cluster's object store; Ray's default is a third of the machine's memory."""
 _REACH_SECONDS = 5.0
 
 
@@ -48,13 +48,13 @@ class Cluster:
 def connected(
     address: str | None = None, cpus: int | None = None, gpus: int | None = None, dashboard: bool = False
 ) -> Iterator[Cluster]:
-    """Connects to Ray for the block; an existing connection is kept.
+    """Connects to Ray for the block; uses an existing connection and leaves it open.
 
     Args:
         address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start a local one.
-        cpus: CPUs that a local cluster offers to tasks and actors; by default all of the machine.
-        gpus: GPUs that a local cluster offers; by default all of the machine.
-        dashboard: whether a local cluster has a dashboard. Without one, workers of a dead trial keep their CPUs.
+        cpus: number of CPUs of a local cluster; by default all of the machine.
+        gpus: number of GPUs of a local cluster; by default all of the machine.
+        dashboard: whether a local cluster has a dashboard. Without it, workers of a dead trial keep their CPUs.
 
     Raises:
         ConfigError: Ray is not installed.
@@ -62,7 +62,7 @@ def connected(
     """
     local = starts_cluster(address)
     if local:
-        _secure()
+        _enable_token_authentication()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     require("ray")
     import ray
@@ -84,7 +84,7 @@ def connected(
         else:
             check_reachable(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except Exception as error:  # if its own processes start too slowly, Ray raises a bare Exception
+    except Exception as error:  # Ray raises a plain Exception if its processes start too slowly
         where = (
             "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
         )
@@ -101,10 +101,10 @@ def starts_cluster(address: str | None) -> bool:
 
 
 def check_reachable(address: str) -> None:
-    """Raises OSError if nothing listens at the address; Ray itself would retry for minutes.
+    """Raises OSError if nothing listens at the address; without this check, Ray would retry for minutes.
 
-    ``auto`` is the cluster that was last started on this machine by ``ray start``. Ray writes its address to a file,
-    which remains when that cluster is killed.
+    ``auto`` is the cluster that ``ray start`` last started on this machine. Ray writes its address to a file, which
+    still exists after that cluster was killed.
     """
     if address == "auto":
         folder = os.environ.get("RAY_TMPDIR") or (sys.platform == "linux" and os.environ.get("TMPDIR")) or "/tmp"
@@ -122,8 +122,8 @@ def nodes() -> list[dict[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def room_for(worker: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
-    """How many workers with these resources fit on the nodes; no worker spans two nodes."""
+def workers_that_fit(worker: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
+    """How many workers with these resources fit on the nodes; each worker needs a single node."""
     return sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in worker.items()) for node in nodes)
 
 
@@ -134,12 +134,12 @@ def _describe(local: bool) -> Cluster:
     return Cluster(resources.get("CPU", 1.0), resources.get("GPU", 0.0), local)
 
 
-def _secure() -> None:
+def _enable_token_authentication() -> None:
     """Enables token authentication for clusters that this process starts, unless the user has configured it."""
     if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
         return
-    # Setting RAY_AUTH_MODE has no effect if Ray has already been imported. If only the token is set, ray.init enables
-    # the mode for this process and its cluster.
+    # RAY_AUTH_MODE has no effect if Ray is already imported. If only the token is set, ray.init enables token
+    # authentication for this process and its cluster.
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file())
 
 

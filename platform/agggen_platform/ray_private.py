@@ -1,6 +1,6 @@
-"""All uses of Ray's undocumented interfaces, and why its public interfaces (Ray 2.60) do not suffice.
+"""All uses of Ray's undocumented interfaces, and why the public ones (Ray 2.60) do not suffice.
 
-Ray may change undocumented interfaces in any release; `tests/unit/test_ray_private.py` imports each.
+Any Ray release may change them; `tests/unit/test_ray_private.py` imports each.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from agggen_platform.ray_cluster import ClusterError, nodes
 
 # --- Ray Serve --------------------------------------------------------------------------------------------------------
 # The dashboard's REST API offers all of these functions, but a local cluster has no dashboard. `serve.run` imports the
-# application in this process and replaces all replicas at every call, because deployments can no longer be given a
-# version; `serve.status` returns no addresses and routes. These functions raise ClusterError if Serve was shut down.
+# application in this process, and replaces all replicas at every call because it accepts no deployment version;
+# `serve.status` returns no addresses or routes. These functions raise ClusterError if Serve was shut down.
 
 
 def _find_client() -> Any:
@@ -24,42 +24,42 @@ def _find_client() -> Any:
 
 def _client() -> Any:
     if (client := _find_client()) is None:
-        raise ClusterError("Serve does not run on the cluster any more: it was shut down")
+        raise ClusterError("Ray Serve no longer runs on the cluster: it was shut down")
     return client
 
 
 def serve_address() -> tuple[str | None, int] | None:
-    """Host and port of Serve's proxies; host is None if there are no proxies. None if Serve does not run."""
+    """Host (None without proxies) and port of Serve's proxies; None if Serve does not run."""
     client = _find_client()
     return None if client is None else (client.http_config.host, client.http_config.port)
 
 
 def deploy_applications(applications: list[dict[str, Any]]) -> None:
-    """Deploys applications as ``serve deploy`` does from a file; removes others that were deployed in this way."""
+    """Deploys these applications like ``serve deploy``, which removes all others that were deployed this way."""
     from ray.serve.schema import ServeDeploySchema
 
     _client().deploy_apps(ServeDeploySchema.model_validate({"applications": applications}))
 
 
 def wait_for_proxies() -> None:
-    """Waits until all of Serve's proxies know the routes of all applications; raises TimeoutError after a minute."""
+    """Waits until all proxies of Serve route to all applications; raises TimeoutError after a minute."""
     _client().wait_for_proxies_serving()
 
 
 def deployed_applications() -> dict[str, dict[str, Any]]:
-    """The details of each application by name, among them `route_prefix` and, optionally, `deployed_app_config`."""
+    """Serve's details of each application by name, such as `route_prefix` and (optional) `deployed_app_config`."""
     details: dict[str, dict[str, Any]] = _client().get_serve_details()["applications"]
     return details
 
 
 # --- Ray's autoscaler -------------------------------------------------------------------------------------------------
-# `ray.cluster_resources` and `ray.nodes` cover only the present nodes; `ray.autoscaler.sdk` returns no limits.
+# `ray.cluster_resources` and `ray.nodes` cover only running nodes; `ray.autoscaler.sdk` returns no limits.
 
 
 def cluster_nodes() -> list[dict[str, float]]:
-    """The resources of each node of the connected cluster, and in one last entry all that its autoscaler may add.
+    """The resources of each node of the connected cluster; the last entry is the total that its autoscaler may add.
 
-    Empty if this process is not connected.
+    Empty if this process is not connected to a cluster.
     """
     import ray
     from ray._private.state import state
@@ -73,13 +73,13 @@ def cluster_nodes() -> list[dict[str, float]]:
 
 
 # --- Ray Tune ---------------------------------------------------------------------------------------------------------
-# No option of Tune selects the variables that it copies from the driver's environment.
+# Tune has no option for which environment variables of the driver it copies to trials.
 
 
 def keep_credentials_from_trials() -> None:
-    """Keeps Tune from copying AWS keys into the runtime environment of trials, which Ray logs and its dashboard shows.
+    """Stops Tune from copying AWS keys into the trials' runtime environment, which Ray logs and its dashboard shows.
 
-    Trials use the environment of their node, as all other tasks do.
+    Trials then use the AWS variables of their node, like all other tasks.
     """
     from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
 
@@ -87,11 +87,11 @@ def keep_credentials_from_trials() -> None:
 
 
 # --- Ray Train --------------------------------------------------------------------------------------------------------
-# `ray.train` exports `ControllerError`, but not the classes of its `controller_failure`.
+# `ray.train` exports `ControllerError`, but not the error classes of its attribute `controller_failure`.
 
 
 def startup_errors() -> tuple[type[Exception], ...]:
-    """The errors that Ray Train raises if workers got no resources in time, or died before they began to train."""
+    """The errors of Ray Train if workers got no resources in time, or died before training began."""
     from ray.train.v2._internal.exceptions import WorkerGroupStartupFailedError, WorkerGroupStartupTimeoutError
 
     return WorkerGroupStartupFailedError, WorkerGroupStartupTimeoutError

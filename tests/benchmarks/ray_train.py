@@ -29,8 +29,8 @@ from agggen.run import Prepared, fit
 from agggen.training.data import Data
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
 from agggen.training.loop import Trainer
-from agggen_platform.job_config import ClusterConfig, JobConfig, result_of
-from agggen_platform.metrics import TrainingMeter
+from agggen_platform.job_config import ClusterConfig, JobConfig, run_config_of
+from agggen_platform.metrics import TrainingMetrics
 from agggen_platform.ray_cluster import connected
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
@@ -76,7 +76,7 @@ def stopped(run: Callable[[], object]) -> None:
 def bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
     listener = Listener(updates)
     reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
-    stopped(lambda: fit(result_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.done))
+    stopped(lambda: fit(run_config_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.done))
     return listener.speeds
 
 
@@ -87,7 +87,7 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, up
         with folder.open(name) as file:
             run_folder.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(run_folder) as held, workers_of(config), TrainingMeter("benchmark", config) as meter:
+    with claim(run_folder) as held, workers_of(config), TrainingMetrics("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
         stopped(lambda: train_on_workers(config, run_folder, prepared_at, (), held, monitor, lambda: listener.done))
     return listener.speeds

@@ -53,7 +53,7 @@ class Writer(BulkWorker):
         REQUESTS.clear()  # pickled with this class
         record_requests()
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         ids = [row["id"] for _, rows in read_records(shard, 1024) for row in rows]
         first = shard.rows_before + shard.first
         numbers = pa.array(range(first, first + len(ids)), pa.int64())

@@ -24,13 +24,13 @@ from tests.unit.training.toy import config_of, write_corpus
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("_quick")]
 
 REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
-HALF = r"the texts in s3://.*/out differ from those that were sent, so manifest"
+HALF = r"files in s3://.*/out are missing or incomplete, so manifest"
 
 
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Sets short heartbeats: an abandoned claim is taken over after four seconds."""
-    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 1.0)
+    monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 1.0)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
 
 
@@ -60,7 +60,7 @@ def config(local: JobConfig, s3: str) -> JobConfig:
         (
             ("short upload",),
             {"method": "PUT", "path": "baseline/step-"},
-            r"step-\d+-\w+\.safetensors did not arrive as it was sent",
+            r"step-\d+-\w+\.safetensors differs from the file that was sent",
         ),
     ],
     ids=["access refused", "half a checkpoint"],

@@ -14,7 +14,7 @@ from agggen.config import load_config
 from agggen.run import bundle_of, fit, prepare
 from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.distributed import DistributedGroup
-from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.job_config import JobConfig, run_config_of
 from agggen_platform.training.job import data_of, train_job
 from tests.processes import Running
 from tests.ray_head import Head
@@ -66,7 +66,7 @@ def _undisturbed_worker(rank: int, size: int, folder: Path, job_config: JobConfi
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{out}.rendezvous", rank=rank, world_size=size)
-    config, data = result_of(job_config), data_of(job_config)
+    config, data = run_config_of(job_config), data_of(job_config)
     prepared = prepare(config, data.train, data.dev)
     model, metrics = fit(config, prepared, FileCheckpointer(folder / "checkpoints"), group=DistributedGroup())
     if rank == 0:

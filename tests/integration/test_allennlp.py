@@ -104,7 +104,7 @@ def test_a_sentence_too_long_for_bert_affects_no_other(source: AllenNLPFrames) -
     short, long = words("Ada wrote the first program ."), words("Ada wrote " + "the program " * 40)
     before = source.frames([short])
     if kind(source) == "bert":
-        with pytest.raises(AllenNLPError, match="the sentence has 84 word pieces, the model takes 48"):
+        with pytest.raises(AllenNLPError, match="the sentence has 84 word pieces, but the model's maximum is 48"):
             source.frames([short, long])
     else:
         assert source.frames([long]) != [()]
@@ -173,7 +173,7 @@ def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytes
         assert facts == FrameSegmenter(source).segment(texts[:2])
     assert report.splits["dev"].rejects == 1
     (rejects,) = (tmp_path / "out" / "rejects").iterdir()
-    assert "84 word pieces, the model takes 48" in rejects.read_text()
+    assert "84 word pieces, but the model's maximum is 48" in rejects.read_text()
 
     run = load_config(RunConfig, None, settings)
     data = prepare(run, records[:2], records[1:2])

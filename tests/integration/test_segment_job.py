@@ -16,7 +16,7 @@ from agggen.facts.config import segmenter
 from agggen.records import Record
 from agggen.run import RunConfig
 from agggen.training.data import training_data
-from agggen_platform.evaluation import named_corpus
+from agggen_platform.evaluation import catalogue_names
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
 from agggen_platform.storage.folder import Folder
@@ -49,7 +49,7 @@ def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> No
     assert pads.dataset(tmp_path / "train").count_rows() == 150  # any engine reads the folder
     chosen = [f"corpus.name={tmp_path}", "facts.source=corpus"]
     assert training_data(load_config(RunConfig, None, chosen)).train == plain["train"]
-    assert named_corpus(str(tmp_path), "dev") == ("elements", "dev")
+    assert catalogue_names(str(tmp_path), "dev") == ("elements", "dev")
 
 
 def test_a_missing_or_changed_part_is_refused(corpus: Path, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_an_interrupted_job_is_resumed(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 1.0)
+    monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 1.0)
     bucket = Folder(f"{s3}/corpora")
     for split in ("train", "dev"):
         bucket.write(f"in/{split}.parquet", (corpus / f"{split}.parquet").read_bytes())

@@ -57,7 +57,7 @@ def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.Monk
     rows[4]["triples"][0]["object"] = "bell \x07"
     rows[5]["references"][0]["text"] = " "
     pq.write_table(pa.Table.from_pylist(rows, schema()), path)
-    with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
+    with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, max_reject_share is 1.0%"):
         segment(str(path), str(out), by_clauses(shard_rows=3))
     assert not (out / "manifest.json").exists()
     rejects, cut = rejected(out), Counting()

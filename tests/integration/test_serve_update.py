@@ -120,7 +120,7 @@ def test_a_bundle_that_breaks_only_in_its_replica_replaces_nothing(
     apply = served._apply
 
     def with_broken_replicas(target: Target) -> None:
-        apply(target, *([breaking] if target.shown == "broken inside" else []))
+        apply(target, *([breaking] if target.display_address == "broken inside" else []))
 
     monkeypatch.setattr(served, "_apply", with_broken_replicas)
     before, generators = card(served), replicas("Generator")

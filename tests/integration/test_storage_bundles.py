@@ -100,7 +100,7 @@ def test_a_bundle_that_was_changed_is_refused(bundle: Path, address: str, cache:
 
 def test_the_manifest_is_written_last_after_the_files_were_verified(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short upload", method="PUT", path="predicates")
-    with pytest.raises(StorageError, match=r"predicates\.json did not arrive as it was sent"):
+    with pytest.raises(StorageError, match=r"predicates\.json differs from the file that was sent"):
         put_bundle(bundle, f"{s3}/b")
     assert faulty_s3.count("PUT", "manifest.json") == 0
     put_bundle(bundle, f"{s3}/b")

@@ -151,7 +151,7 @@ def test_a_damaged_latest_json_is_an_error_that_names_it(index: bytes, stored: S
 @pytest.mark.parametrize(
     ("kind", "path", "message"),
     [
-        ("short upload", "step-00000003", r"step-00000003-\w+\.safetensors did not arrive as it was sent"),
+        ("short upload", "step-00000003", r"step-00000003-\w+\.safetensors differs from the file that was sent"),
         ("503", "step-00000003", "cannot write .*step-00000003.* failed 3 times"),
         ("503", "latest.json", "cannot write .*latest.json.* failed 3 times"),
     ],

@@ -14,7 +14,7 @@ from tests.s3_faults import FaultyS3
 
 def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
-    with claim(folder, beat=0.5) as check:
+    with claim(folder, interval=0.5) as check:
         for method in ("PUT", ""):  # first only heartbeats fail, then all requests
             faulty_s3.heal()
             faulty_s3.inject("503", -1, method=method)
@@ -25,18 +25,18 @@ def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) 
             faulty_s3.heal()
             check()
             until(lambda: faulty_s3.count("PUT") >= 2, "two heartbeats")
-        with pytest.raises(ClaimedError, match="another job works on"), claim(folder, beat=0.5):
+        with pytest.raises(ClaimedError, match="another job works on"), claim(folder, interval=0.5):
             pass
         faulty_s3.inject("503", -1)  # the claim cannot be released, which is not an error
     faulty_s3.heal()
-    with claim(folder, beat=0.5) as check:
+    with claim(folder, interval=0.5) as check:
         check()
     assert folder.names() == []
 
 
 def test_a_claim_that_another_job_took_in_an_outage_is_lost(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
-    with claim(folder, beat=0.5) as check:
+    with claim(folder, interval=0.5) as check:
         faulty_s3.heal()
         faulty_s3.inject("503", -1, method="GET")
         until(lambda: faulty_s3.count("GET") >= 6, "six reads")
@@ -49,7 +49,7 @@ def test_a_claim_that_another_job_took_in_an_outage_is_lost(s3: str, faulty_s3: 
 
 
 def test_a_request_that_hangs_does_not_stop_the_heartbeat(s3: str, faulty_s3: FaultyS3) -> None:
-    with claim(Folder(f"{s3}/run"), beat=0.5):
+    with claim(Folder(f"{s3}/run"), interval=0.5):
         requests = faulty_s3.count("GET")
         faulty_s3.bytes_per_second = 3  # reading the claim takes half a minute
         until(lambda: faulty_s3.count("GET") > requests, "another read")

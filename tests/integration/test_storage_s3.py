@@ -143,11 +143,11 @@ def test_a_failed_upload_is_aborted(
 def test_sweep_treats_no_such_upload_as_no_uploads(folder: Folder, faulty_s3: FaultyS3) -> None:
     """rclone's answer for a bucket that never had a multipart upload."""
     faulty_s3.inject("no upload", method="GET", path="?uploads")
-    folder.sweep("stage")
+    folder.remove_partial_files("stage")
     assert faulty_s3.pending == 0
     faulty_s3.inject("403", method="GET", path="?uploads")
     with pytest.raises(StorageError, match="refuses these credentials"):
-        folder.sweep("stage")
+        folder.remove_partial_files("stage")
 
 
 def test_sweep_aborts_the_uploads_of_all_pages(
@@ -171,7 +171,7 @@ def test_sweep_aborts_the_uploads_of_all_pages(
 
     with monkeypatch.context() as patched:
         patched.setattr(BaseClient, "_make_api_call", in_pages)
-        folder.sweep("stage")
+        folder.remove_partial_files("stage")
     left = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
     assert [upload["Key"] for upload in left] == ["some/where/other"]
 

@@ -15,7 +15,7 @@ import yaml
 
 from agggen.config import load_config
 from agggen.corpora.catalogue import list_corpora
-from agggen_platform.serving.capacity import check_fits, least, most
+from agggen_platform.serving.capacity import check_fits, maximum_resources, minimum_resources
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.deploy import APPLICATION
 from agggen_platform.serving.target import settings_of
@@ -142,9 +142,11 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
         nodes += [{"CPU": float(limits["cpu"]), "GPU": gpus}] * group["minReplicas"]
         most_gpus += gpus * group["maxReplicas"]
     check_fits(config, nodes)  # else KubeRay would wait for replicas that never start
-    assert most(config).gpus <= most_gpus
+    assert maximum_resources(config).gpus <= most_gpus
     if config.update == "beside":
-        assert 2 * least(config).gpus <= most_gpus, "a rolling update starts new replicas before it stops the old ones"
+        assert 2 * minimum_resources(config).gpus <= most_gpus, (
+            "a rolling update starts new replicas before it stops the old ones"
+        )
 
 
 @both_overlays

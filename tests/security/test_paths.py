@@ -10,7 +10,7 @@ import pytest
 
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.registry.admission import admit
-from agggen_platform.srl.worker import Refused, read_config
+from agggen_platform.srl.worker import UserError, read_config
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
@@ -69,7 +69,7 @@ def test_a_checkpoint_outside_the_folder_of_the_run_is_refused(tmp_path: Path, n
     folder.write("joint/latest.json", json.dumps({"checkpoints": [entry]}).encode())
     store = CheckpointStore(folder)
     for ask in (lambda: store.restore("joint", tmp_path / "restored"), lambda: store.latest("joint")):
-        with pytest.raises(ConfigError, match="is not the name of a file in a folder"):
+        with pytest.raises(ConfigError, match="is not a valid file name in a folder"):
             ask()
     assert not (tmp_path / "restored").exists()
     assert [outside.read_text() for outside in files] == ["theirs"] * 2
@@ -112,7 +112,7 @@ def test_an_archive_whose_members_lead_out_of_it_is_refused(
             member.name = member.name.replace("OUTSIDE", str(outside))
             archive.addfile(member, io.BytesIO(content))
     before = tree(tmp_path)
-    with pytest.raises(Refused, match="is not an AllenNLP archive"):
+    with pytest.raises(UserError, match="is not an AllenNLP archive"):
         read_config(str(tmp_path / "srl.tar.gz"))
     assert tree(tmp_path) == before
 

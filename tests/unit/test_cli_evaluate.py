@@ -202,9 +202,9 @@ def test_without_java_a_report_on_slots_is_written_without_meteor(
 
 def test_the_run_log_is_in_the_folder_of_the_training(tmp_path: Path) -> None:
     (tmp_path / "runs" / "toy-1").mkdir(parents=True)
-    assert evaluation.runs_of(tmp_path / "runs" / "toy-1" / "bundle") == Path("runs")
+    assert evaluation.runs_folder_of(tmp_path / "runs" / "toy-1" / "bundle") == Path("runs")
     (tmp_path / "runs" / "toy-1" / "tracking.jsonl").touch()
-    assert evaluation.runs_of(tmp_path / "runs" / "toy-1" / "bundle") == tmp_path / "runs"
+    assert evaluation.runs_folder_of(tmp_path / "runs" / "toy-1" / "bundle") == tmp_path / "runs"
 
 
 def test_a_report_is_uploaded_to_a_store_when_complete(s3: str) -> None:

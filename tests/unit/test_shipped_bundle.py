@@ -78,6 +78,10 @@ def test_a_local_bundle_of_the_same_name_takes_precedence(tmp_path: Path, monkey
 
 def test_the_endpoint_serves_it_by_its_name() -> None:
     target = find_target(ServeConfig("elements"))
-    assert (target.source, target.shown, target.fingerprint) == (str(SHIPPED["elements"]), "elements", FINGERPRINT)
+    assert (target.source, target.display_address, target.fingerprint) == (
+        str(SHIPPED["elements"]),
+        "elements",
+        FINGERPRINT,
+    )
     assert serve_settings("http.port=8123", ["studio=false"]).bundle == "elements"
     assert serve_settings("s3://a/b=c", []).bundle == "s3://a/b=c"

@@ -1,4 +1,4 @@
-"""The job that writes texts for millions of records: Parquet, JSON lines or CSV in, Parquet or JSON lines out.
+"""The job that generates texts for millions of records: Parquet, JSON lines or CSV in, Parquet or JSON lines out.
 
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
@@ -6,6 +6,6 @@
     model = open_model("models:/agggen@champion")
     report = generate(model, "s3://corpora/catalogue.jsonl", "s3://texts/catalogue", bulk_config(model, ["n_best=3"]))
 
-A job is identified by its fingerprint (input, bundle, critic, inference, n_best, complete, unique, format), with which
-the names of its parts end. The README describes the output ("Bulk generation"), `sharded` how it is written.
+A job is identified by its fingerprint (of input, bundle, critic, inference, n_best, complete, unique, format), which is
+part of its output file names. Output: README, "Bulk generation". Shards, retries and commits: `sharded`.
 """

@@ -1,4 +1,4 @@
-"""The configuration of a bulk generation job, and its fingerprint: a hash of everything that affects its texts."""
+"""The configuration of a bulk generation job, and its fingerprint: a hash of all inputs that affect its texts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from agggen_platform.sharded import config as sharded
 from agggen_platform.sharded.config import ShardedConfig
 
 SETTINGS = ("n_best", "complete", "unique", "format")
-"""The settings that affect the texts, besides those of `inference`."""
-FORMAT = 6  # version of the output format; incremented when the same job would write different texts
+"""The settings outside `inference` that affect the texts."""
+FORMAT = 6  # part of the fingerprint; incremented when a code change alters the texts or files of the same job
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class BulkConfig(ShardedConfig):
     inference: InferenceConfig = field(kw_only=True)
     """Settings of the search; by default those of the bundle (`model.bulk_config`)."""
     n_best: int = 1
-    """The largest number of texts per record, best first."""
+    """The maximum number of texts per record, best first."""
     complete: bool = False
-    """Let the model add the predicates that a record's own plan omits; otherwise such a record is rejected."""
+    """Let the model add predicates that the plan in a record omits; False: reject such records."""
     unique: bool = True
-    """Reject records with the id of an earlier record. False: ids may repeat; `row` identifies a record."""
+    """Reject records with the id of an earlier record. False: ids may repeat; the column ``row`` identifies records."""
     format: Literal["parquet", "jsonl"] = "parquet"
-    """The format of the parts."""
+    """The format of the output files."""
     critic: str | None = None
-    """The critic that gives each text a ``risk`` and scores: ``included``, a folder, s3://... or models:/NAME@ALIAS."""
+    """The critic that computes ``risk`` and scores of texts: ``included``, a folder, s3://... or models:/NAME@ALIAS."""
     gpus_per_actor: float = 0.0
     """GPUs per actor; 0: one CPU and one thread."""
 
@@ -42,12 +42,12 @@ class BulkConfig(ShardedConfig):
 def job_identity(
     config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
 ) -> dict[str, Any]:
-    """What affects the output; settings that only affect speed are left out. `inputs`: (name, fingerprint) pairs."""
+    """All settings and input hashes that affect the output. `inputs`: (name, fingerprint) of each input file."""
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,
         "input": [digest for _, digest in inputs],
-        # With several files, the id given to a record without an id begins with the file's name.
+        # With several files, the generated id of a record without an id starts with the file's name.
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
         **{name: getattr(config, name) for name in SETTINGS},
         **({} if critic is None else {"critic": critic}),

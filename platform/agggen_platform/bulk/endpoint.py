@@ -1,4 +1,4 @@
-"""A worker of a bulk job that sends its records to an endpoint; it writes the same parts as a local worker."""
+"""A bulk worker that sends its records to an HTTP endpoint; it writes the same files as `BulkWorker`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard
 
 _OPTIONS = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-_TIMEOUT = 540.0  # seconds for one request of a batch, which may wait while the endpoint processes other batches
-_DEADLINE = 1800.0  # seconds for a request including all its retries
+_TIMEOUT = 540.0  # seconds per attempt; a batch may wait in the endpoint's queue
+_DEADLINE = 1800.0  # seconds per request, retries included
 
 
 class EndpointWorker(BulkWorker):
-    """Processes enough shards concurrently to keep the endpoint's generators busy. Records are validated here."""
+    """Processes as many shards concurrently as keep the endpoint's generators busy."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
-        """Raises ConfigError if a setting of the search cannot be sent to an endpoint; else see `BulkWorker`."""
+        """Raises ConfigError if an inference setting has no request option, and the errors of `BulkWorker`."""
         super().__init__(settings)
         self.client = Client(url, timeout=_TIMEOUT, deadline=_DEADLINE)
-        own, config = self.generator.config, settings.config
-        options = options_of(config.inference, own) | {"n_best": config.n_best, "complete": config.complete}
-        self.generator = cast(Any, _Remote(self.client, self.generator, settings.fingerprint, options))
+        config = settings.config
+        options = options_of(config.inference, self.generator.config)
+        options |= {"n_best": config.n_best, "complete": config.complete}
+        self.generator = cast(Any, _EndpointGenerator(self.client, self.generator, settings.fingerprint, options))
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[Counts]]:
         return in_parallel(iter(shards), self.run, self.client.width(BATCH_ROWS))
@@ -43,20 +44,16 @@ class EndpointWorker(BulkWorker):
         self.client.close()
 
 
-class _Remote:
-    """The attributes of a generator that `RowWriter` uses. Validates records here; the endpoint plans and writes."""
+class _EndpointGenerator:
+    """Stands in for a `Generator` in `RowWriter`: validates records locally and generates texts at the endpoint."""
 
-    def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
+    def __init__(self, client: Client, local: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
-        self.planner, self.checker = own.planner, own.checker
-        self.options = options | {"alone": True}
+        self.planner, self.checker = local.planner, local.checker
+        self.options = options | {"alone": True}  # a batch of its own: reproducible log-probabilities
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
-        """
-        Raises:
-            JobError: the endpoint does not answer, or serves another bundle.
-            RuntimeError: the endpoint rejected a record, or the request as too large.
-        """
+        """Raises JobError if the endpoint fails or serves another bundle; RuntimeError if it rejects the records."""
         requested = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
             for record, plan in zip(records, plans, strict=True)
@@ -76,21 +73,21 @@ class _Remote:
             if answer["model"] != self.fingerprint:
                 raise JobError(
                     f"{self.client.url} serves the bundle {answer['model'][:12]}, but the job's bundle is "
-                    f"{self.fingerprint[:12]}: give the bundle that it serves"
+                    f"{self.fingerprint[:12]}: start the job with the bundle that the endpoint serves"
                 )
             texts.append([generation_of(record.id, text) for text in answer["texts"]])
         return texts
 
 
-def options_of(requested: InferenceConfig, own: InferenceConfig) -> dict[str, Any]:
-    """The request options for the settings `requested`, if the endpoint's bundle has the settings `own`.
+def options_of(requested: InferenceConfig, served: InferenceConfig) -> dict[str, Any]:
+    """The request options that change the inference settings of an endpoint from `served` to `requested`.
 
     Raises:
         ConfigError: a setting that differs between the two has no request option.
     """
     options = {name: getattr(requested, name) for name in _OPTIONS}
-    sent = replace(own, **options, beam=replace(own.beam, beam=requested.beam.beam))
+    sent = replace(served, **options, beam=replace(served.beam, beam=requested.beam.beam))
     names = [field.name for field in fields(requested)]
     if different := [name for name in names if getattr(requested, name) != getattr(sent, name)]:
-        raise ConfigError(f"inference.{different[0]} cannot be sent to an endpoint: leave it as the bundle has it")
+        raise ConfigError(f"inference.{different[0]} cannot be sent to an endpoint: keep the bundle's own value")
     return options | {"beam": requested.beam.beam}

@@ -1,8 +1,8 @@
 """Divides input files into shards, which workers read from the original files.
 
-The driver reads each text file once, to compute its hash and find its ids and the offsets at which shards may begin (a
-CSV row may span lines); from a Parquet file it reads only the ids. A CSV with one triple per row in which the rows of a
-record are not consecutive is copied to Parquet, grouped by record. An invalid line becomes a row with an ``error``.
+The driver reads each text file once for its hash, its ids and the byte offsets at which shards may begin (a CSV row may
+span lines); from a Parquet file it reads only the ids. If a CSV has one triple per row and the rows of a record are not
+consecutive, the driver copies it to Parquet, grouped by record. An invalid line becomes a row with an ``error``.
 """
 
 from __future__ import annotations
@@ -47,41 +47,41 @@ from agggen_platform.sharded.shards import (
     check_columns,
     cut,
     file_at,
-    find_repeated,
+    find_duplicate_rows,
     hash_ids,
     inspect_parquet,
-    numbered,
     read_rows,
     rows_at,
+    with_indices,
 )
 from agggen_platform.storage.folder import Folder
 
 KINDS = ("parquet", "jsonl", "csv")
-_BUFFER = 1 << 20  # bytes of a text file that are read at once
-_ROWS = 1024  # records that are read at once
+_BUFFER = 1 << 20  # bytes per read of a text file
+_ROWS = 1024  # records per batch
 
 
 @dataclass(frozen=True)
 class LineIndex:
     """Positions in a text file at which a shard may begin."""
 
-    offsets: Sequence[int]  # in bytes; the last one is the size of the file
-    line_numbers: Sequence[int]
-    records_before: Sequence[int]  # records before each position; the last one is the total number
-    columns: tuple[str, ...]  # of a CSV
-    delimiter: str  # of a CSV; empty for JSON lines
-    ids: IdHashes | None  # None if ids are not compared
+    offsets: Sequence[int]  # byte offset of each position; the last one is the size of the file
+    line_numbers: Sequence[int]  # line number of each position
+    records_before: Sequence[int]  # number of records before each position; the last one is the total
+    columns: tuple[str, ...]  # columns of a CSV
+    delimiter: str  # delimiter of a CSV; empty for JSON lines
+    ids: IdHashes | None  # None if ids may repeat
 
 
 @dataclass(frozen=True)
 class InputFile:
-    address: str  # as the user gave it
-    folder: Folder  # from which the file or its copy is read, under this `name`
-    name: str
+    address: str  # the original file, for messages
+    folder: Folder  # the folder of the original file or of its copy
+    name: str  # the file's name in `folder`
     version: str  # see `Folder.version`
     fingerprint: str  # a hash of the file's content
-    prefix: str  # a record without an id gets this and its line or row number; empty for a single file
-    groups: tuple[int, ...] = ()  # the rows of each row group of a Parquet file
+    prefix: str  # the generated id of a record without an id: `prefix` + line or row number; empty for a single file
+    groups: tuple[int, ...] = ()  # number of rows of each row group of a Parquet file
     wide: bool = False  # whether a Parquet file has a column for each predicate
     index: LineIndex | None = None  # None for Parquet, and for a CSV that must be copied
 
@@ -98,11 +98,11 @@ def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[
     """The input file at `address`, or all input files of a folder, ordered by name.
 
     Args:
-        shard_rows: the smallest number of rows of a shard; 0: the smallest that `ShardedConfig` chooses.
-        unique: whether ids are compared.
+        shard_rows: the minimum number of rows per shard; 0: the smallest value that `ShardedConfig` may choose.
+        unique: whether to hash the ids, to find duplicates.
 
     Raises:
-        CorpusError: there is no such file, it has an unknown format, or it has no records.
+        CorpusError: a file does not exist or has an unknown format, or a folder contains no file of records.
     """
     if _kind(address) in KINDS:
         folder, name = file_at(address)
@@ -136,14 +136,14 @@ def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool
     return replace(file, fingerprint=hashed.digest.hexdigest(), index=index)
 
 
-def _check_parquet(schema: pa.Schema, where: str) -> None:
+def _check_parquet(schema: pa.Schema, address: str) -> None:
     if "triples" in schema.names or set(schema.names) <= set(USER_COLUMNS):
         expected = record_schema()
-        check_columns(schema, pa.schema([expected.field(name) for name in USER_COLUMNS]), ("id", "triples"), where)
+        check_columns(schema, pa.schema([expected.field(name) for name in USER_COLUMNS]), ("id", "triples"), address)
     elif _has_triples(schema.names):
-        raise CorpusError(f"{where} has one triple per row, as only a CSV may have; Parquet needs one record per row")
+        raise CorpusError(f"{address} has one triple per row, as only a CSV may have; Parquet needs one record per row")
     else:
-        check_plain(schema, where)
+        check_plain(schema, address)
 
 
 def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -> LineIndex | None:
@@ -158,7 +158,7 @@ def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -
     ids = IdHashes() if unique or triples else None
     offsets, line_numbers, records_before = array("q"), array("q"), array("q")
     count, record, names = 0, "", list[str]()
-    rejected_before = list[str]()  # of the rejects since the first row of a record: their ids, or ""
+    rejected_before = list[str]()  # the ids ("" if unknown) of rejected rows since the last valid row
     while True:
         offset, line = stream.offset, stream.line
         if (item := next(items, None)) is None:
@@ -171,8 +171,7 @@ def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -
             if name and name == record:
                 continue
             record = name
-        # A rejected line within a row is read together with the previous item, so it cannot begin a shard. Nor can a
-        # record of which a row was rejected just before.
+        # A shard cannot begin at a rejected line inside a CSV row, or at a record whose preceding row was rejected.
         is_boundary = stream.offset > offset and not (triples and (rejected or name in rejected_before))
         if triples and rejected:
             rejected_before.append(name)
@@ -207,12 +206,12 @@ def _csv_layout(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
 
 
 def _has_triples(columns: Iterable[str]) -> bool:
-    """Whether a table has one triple per row: it has two of `TRIPLE_COLUMNS`. Without the third, reading fails."""
+    """Whether a table has one triple per row, that is, two or more of `TRIPLE_COLUMNS`; reading it needs all."""
     return len({name.lower() for name in columns} & set(TRIPLE_COLUMNS)) > 1
 
 
 def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
-    """The id of an item's record; "" if it is unknown, or if the item is an invalid record."""
+    """The id of an item's record; "" if it is unknown or the record is invalid."""
     if isinstance(item, Reject):
         return (item.id or "") if triples else ""
     line, value = item
@@ -233,10 +232,10 @@ def _nonblank_lines(stream: BinaryIO, address: str) -> Iterator[tuple[int, str] 
 def _values(
     stream: BinaryIO, address: str, delimiter: str, triples: bool, columns: list[str], line: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
-    """The rows of a CSV, or the values of JSON lines, which have no `delimiter`.
+    """(line number, value) of each row of a CSV, or of JSON lines if `delimiter` is empty; rejects for invalid lines.
 
     Args:
-        columns: the columns of a CSV whose header is not in the stream. If empty, the columns of the header are added.
+        columns: the columns of a CSV. If empty, the stream starts with the header, whose columns are appended.
         line: the number of the stream's first line.
     """
     if not delimiter:
@@ -246,10 +245,10 @@ def _values(
 
 
 def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
-    """The files that workers read: the input files, or copies in `work` of files that workers cannot read.
+    """The files to read in workers: the input files, or copies in `work` of those that workers cannot read.
 
     Args:
-        work: the job's folder for copies; existing copies are reused.
+        work: the job's folder for copies; complete copies are reused.
 
     Raises:
         DamagedError: a file changed since `find_inputs`.
@@ -276,32 +275,32 @@ def check_inputs_unchanged(inputs: list[InputFile]) -> None:
         try:
             version = file.folder.version(file.name)
         except FileNotFoundError:
-            version = "gone"
+            version = "deleted"
         check_unchanged(file.address, file.version, version)
 
 
 def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
-    """The shards of all files in order, numbered consecutively; the result is deterministic.
+    """The shards of all files in order, numbered consecutively; deterministic.
 
     Args:
-        part: the name of a shard's part, with ``{}`` in place of the shard's index.
+        part: the output file name of a shard, with ``{}`` in place of the shard's index.
         unique: whether a record with the id of an earlier record is a duplicate.
     """
     duplicates = _find_duplicates(files) if unique else [{} for _ in files]
     shards: list[Shard] = []
     rows_before = 0
-    for file, own in zip(files, duplicates, strict=True):
-        pieces = (replace(piece, rows_before=rows_before) for piece in _cut(file, shard_rows))
-        shards += numbered(pieces, part, own, len(shards))
+    for file, duplicates_in_file in zip(files, duplicates, strict=True):
+        shards_of_file = (replace(shard, rows_before=rows_before) for shard in _cut(file, shard_rows))
+        shards += with_indices(shards_of_file, part, duplicates_in_file, len(shards))
         rows_before += file.rows
     return shards
 
 
 def _cut(file: InputFile, shard_rows: int) -> Iterator[Shard]:
     prefix = file.prefix if file.index or file.wide else None
-    whole = Shard(0, file.folder.address, file.name, "", (), 0, 0, file.rows, file.address, prefix=prefix)
+    template = Shard(0, file.folder.address, file.name, "", (), 0, 0, file.rows, file.address, prefix=prefix)
     if (lines := file.index) is None:
-        yield from cut(whole, file.groups, shard_rows)
+        yield from cut(template, file.groups, shard_rows)
         return
     block = 0
     while block < len(lines.line_numbers):
@@ -309,12 +308,14 @@ def _cut(file: InputFile, shard_rows: int) -> Iterator[Shard]:
         after = max(block + 1, bisect_right(lines.records_before, first + shard_rows) - 1)
         begin, end, rows = lines.offsets[block], lines.offsets[after], lines.records_before[after] - first
         text = TextRange(begin, end, lines.line_numbers[block], file.version, lines.delimiter, lines.columns)
-        yield replace(whole, first=first, rows=rows, text=text)
+        yield replace(template, first=first, rows=rows, text=text)
         block = after
 
 
 def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
-    def rows(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
+    """For each file: duplicate row -> location of the first record with the same id, for messages."""
+
+    def rows_of(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
         file, lines = files[number], files[number].index
         if not lines:
             for row, data in rows_at(file.folder, file.name, _columns(file.address, file.wide), repeated):
@@ -325,7 +326,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
             for first, batch in read_records(blocks[block], _ROWS):
                 yield from ((row, data) for row, data in enumerate(batch, start=first) if row in numbers)
 
-    def where(number: int, row: int, data: dict[str, Any]) -> str:
+    def location_of(number: int, row: int, data: dict[str, Any]) -> str:
         file = files[number]
         position = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
         return f"{file.address}, {position}"
@@ -334,15 +335,15 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         (file.index and file.index.ids) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
         for file in files
     ]
-    return find_repeated(ids, rows, read_record, where)
+    return find_duplicate_rows(ids, rows_of, read_record, location_of)
 
 
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Batches of the rows of a shard, for `read_record`, each batch with the number of its first row.
+    """(number of the first row, rows) of each batch of a shard; `read_record` parses a row.
 
     Raises:
-        CorpusError: a Parquet file has values that could run code.
-        DamagedError: a text file was replaced since the shard was cut.
+        CorpusError: a Parquet file has column types that could execute code.
+        DamagedError: a text file was replaced after the shard was planned.
     """
     if (text := shard.text) is None:
         for first, batch in read_rows(shard, batch_rows, _columns(shard.address, shard.prefix is not None)):
@@ -360,9 +361,9 @@ def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict
 
 
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
-    """The columns to read from a Parquet input, or from the copy of a CSV at `address`; None: all columns.
+    """The columns to read from the Parquet file at `address` or from the copy of a CSV; None: all columns.
 
-    The column ``error`` is read only from copies: in a user's Parquet file it may have any meaning.
+    The column ``error`` is only read from copies, because in a user's Parquet file it may have another meaning.
     """
     return None if wide else USER_COLUMNS if _kind(address) == "parquet" else record_schema().names
 

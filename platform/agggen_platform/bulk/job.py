@@ -1,4 +1,4 @@
-"""The driver of a bulk generation job: plans shards, runs workers, publishes the result."""
+"""The driver of a bulk generation job: plans shards, runs workers, publishes the output."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agggen_platform.bulk.review import riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.driver import Work
-from agggen_platform.storage.critics import open_critic, place_of_critic
+from agggen_platform.sharded.driver import ShardResults
+from agggen_platform.storage.critics import open_critic, resolve_critic
 from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -32,11 +32,9 @@ Progress = driver.Progress[Counts]
 
 @dataclass(frozen=True, kw_only=True)
 class BulkReport(driver.Report[Counts]):
-    """A finished job."""
-
     job: str  # the job's fingerprint
     summary: Counts  # counts of the whole job, earlier runs included
-    redone: int = 0  # shard retries in all runs
+    redone: int = 0  # number of shard retries, earlier runs included
     review: Sequence[CheckedText] = ()  # the riskiest texts, if a review was requested
 
 
@@ -60,17 +58,17 @@ def generate(
         source: a file of records (.parquet, .jsonl, .csv) or a folder of such files, local or on S3.
         out: a folder, local or on S3.
         config: see `bulk_config`.
-        fresh: delete the output of this or another bulk generation in `out`.
-        tracker: creates the run log, given the run's name; called only if the job is not finished yet.
+        fresh: first delete the output of any bulk generation job in `out`.
+        tracker: creates the run log from the run's name; only called for an unfinished job.
         progress: called after every shard.
         single_file: also join the parts into ``out/texts.parquet`` (or .jsonl), for small jobs.
-        endpoint: the URL of an endpoint that serves the bundle and writes the texts; the result is the same.
-        review: how many of the riskiest texts the report contains; needs `config.critic`.
+        endpoint: the URL of an endpoint that serves the bundle; it generates the texts, with the same result.
+        review: number of riskiest texts in the report; needs `config.critic`.
 
     Raises:
-        ConfigError: a review is requested without a critic.
+        ConfigError: `review` is set, but no critic.
         CorpusError: the input is missing or cannot be read, or `out` contains other files.
-        ClaimedError: another job works on `out`.
+        ClaimedError: another job is writing to `out`.
         JobError: the input changed while it was read, too many records were rejected, the generator failed on every
             record, or workers died repeatedly. The next run reuses the finished shards.
     """
@@ -78,7 +76,7 @@ def generate(
         raise ConfigError("a review needs the scores of a critic: set critic=included")
     critic = None
     if config.critic is not None:
-        address = place_of_critic(config.critic)
+        address = resolve_critic(config.critic)
         critic = address, open_critic(address)[1]
     inputs = find_inputs(source, config.shard_rows, config.unique)
     files_read = [(file.name, file.fingerprint) for file in inputs]
@@ -91,16 +89,16 @@ def generate(
 
     with output.claimed(fresh) as check_claim, ExitStack() as stack:
         if manifest := output.manifest():
-            output.tidy()
+            output.delete_input_copies()
             if single_file:
                 output.join()
             return BulkReport(job=output.job, summary=Counts(**manifest["summary"]), review=reviewed())
         output.begin(identity)
-        about = {"bundle": model.fingerprint, "bundle_address": model.address}
-        about |= {f"input/{file.name}": file.fingerprint for file in inputs}
+        provenance = {"bundle": model.fingerprint, "bundle_address": model.address}
+        provenance |= {f"input/{file.name}": file.fingerprint for file in inputs}
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
-            log.log_params(flatten(config) | about)
+            log.log_params(flatten(config) | provenance)
             log.set_tags({"config_hash": config_hash(config)})
         try:
             files = prepare_inputs(inputs, Folder(output.folder.at(INPUT)))
@@ -108,7 +106,7 @@ def generate(
             if not rows:
                 raise CorpusError(f"{source} contains no record")
         except CorpusError:
-            output.clear()  # otherwise `begin` would refuse the corrected input as another job
+            output.clear()  # otherwise `begin` would refuse the corrected input: its fingerprint is another job's
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
         shards = plan_shards(files, config.rows_per_shard(rows), part, config.unique)
@@ -120,7 +118,7 @@ def generate(
             local_worker = partial(EndpointWorker, endpoint, settings)
         elif config.actors == 0:
             local_worker = partial(BulkWorker, settings)
-        work = driver.process(
+        results = driver.run_shards(
             shards,
             BulkWorker,
             settings,
@@ -131,19 +129,21 @@ def generate(
             progress=progress,
             log=log,
         )
-        now, seconds = work.progress(), time.monotonic() - begin
-        report = BulkReport(job=output.job, summary=work.counts, progress=now, redone=work.retries, seconds=seconds)
+        now, seconds = results.progress(), time.monotonic() - begin
+        report = BulkReport(
+            job=output.job, summary=results.counts, progress=now, redone=results.retries, seconds=seconds
+        )
         used = {name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)}
-        members = {"summary": work.counts.as_dict(), "config": used, **about}
+        members = {"summary": results.counts.as_dict(), "config": used, **provenance}
         if critic:
             members["critic"] = critic[1]
         check_claim()
-        written = [file for shard in shards for file in work.done[shard.index].files]
+        written = [file for shard in shards for file in results.done[shard.index].files]
         output.finish(written, members, _content(report, now))
         if single_file:
             output.join()
         if log:
-            log.log_metrics(work.metrics() | _metrics(report, work), step=len(shards))
+            log.log_metrics(results.metrics() | _metrics(report, results), step=len(shards))
         return replace(report, review=reviewed())
 
 
@@ -158,11 +158,11 @@ def _content(report: BulkReport, now: Progress) -> dict[str, Any]:
     }
 
 
-def _metrics(report: BulkReport, work: Work[Counts]) -> dict[str, float]:
+def _metrics(report: BulkReport, results: ShardResults[Counts]) -> dict[str, float]:
     return {
         **report.summary.means(),
         "redone_shards": report.redone,
         "seconds": report.seconds,
-        "worker_seconds": sum(done.seconds for done in work.done.values()),
+        "worker_seconds": sum(done.seconds for done in results.done.values()),
         **{f"plan_length/{length}": float(count) for length, count in report.summary.plan_lengths.items()},
     }

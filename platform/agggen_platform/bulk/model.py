@@ -1,4 +1,4 @@
-"""The bundle and the critic of a job; workers check by fingerprint that they load the same ones as the driver."""
+"""Loads the bundle and the critic of a job; workers verify that their fingerprints equal the driver's."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Model:
 
     address: str  # a folder or ``s3://`` address that every worker can read
     fingerprint: str
-    inference: InferenceConfig  # the bundle's own settings
-    largest_group: int  # L: the largest number of predicates per fact
+    inference: InferenceConfig  # the inference settings in the bundle
+    largest_group: int  # L: the maximum number of predicates per fact
 
 
 def open_model(address: str) -> Model:
-    """Resolves the address of a bundle, and loads it once to check it.
+    """Resolves the address of a bundle and loads the bundle once, to verify it.
 
     Args:
         address: a folder, ``elements``, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 
     Raises:
-        BundleError: there is no bundle, or it was changed after it was saved.
-        RegistryError: there is no such version or alias.
+        BundleError: there is no bundle, or it was modified after it was saved.
+        RegistryError: the version or alias does not exist.
         StorageError: the store refused access or did not answer.
     """
     resolved = Folder(resolve(address) if is_model_address(address) else resolve_included(address)).address
@@ -47,10 +47,10 @@ def open_model(address: str) -> Model:
 
 
 def load_generator(address: str, expected: str, device: str) -> Generator:
-    """The generator of the bundle at `address`, whose fingerprint must be `expected`.
+    """The generator of the bundle at `address`.
 
     Raises:
-        JobError: there is another bundle at the address.
+        JobError: the bundle's fingerprint is not `expected`.
         BundleError: there is no bundle at the address.
     """
     path = get_bundle(address)
@@ -68,8 +68,8 @@ def load_critic(address: str, expected: str) -> Critic:
 def _check_same(kind: str, address: str, actual: str, expected: str) -> None:
     if actual != expected:
         raise JobError(
-            f"the {kind} at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
-            "see different folders; give an address with the same, unchanging content on every node"
+            f"the {kind} at {address} has the fingerprint {actual[:12]} here and {expected[:12]} in the driver: it was "
+            "replaced, or the nodes see different folders; use an address with the same content on every node"
         )
 
 

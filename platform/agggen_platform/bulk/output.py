@@ -15,43 +15,41 @@ from agggen_platform.sharded.worker import WORK, PartFile, open_part
 TEXTS = "texts"
 REPORT = "report.json"
 INPUT = f"{WORK}/input"
-"""Copies of input that workers cannot read in place."""
+"""The folder for copies of input files that workers cannot read."""
 _SINGLE = ("texts.parquet", "texts.jsonl", REJECTS)
 
 
 class Output(JobFolder):
-    """A folder that belongs to one bulk generation job."""
+    kind, output_name = "bulk generation", "texts"
 
-    kind, product = "bulk generation", "texts"
-
-    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+    def is_output_file(self, name: str, job_file: dict[str, Any] | None) -> bool:
         return name in (MANIFEST, REPORT, *_SINGLE) or name.startswith((f"{TEXTS}/", "rejects/", f"{WORK}/"))
 
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
         return [*manifest["texts"], *manifest["rejects"]]
 
-    def tidy(self) -> None:
-        """Removes the copies of the input; called when the output is complete."""
+    def delete_input_copies(self) -> None:
+        """Deletes the copies of input files; called when the output is complete."""
         for name in self.folder.names(INPUT):
             self.folder.delete(name)
 
-    def finish(self, files: Sequence[PartFile], about: dict[str, Any], report: dict[str, Any]) -> None:
-        """Writes the report, then publishes the parts with the manifest.
+    def finish(self, files: Sequence[PartFile], members: dict[str, Any], report: dict[str, Any]) -> None:
+        """Writes the report, then the manifest, which completes the output.
 
         Args:
             files: the files of all shards, in input order.
-            about: additional members of the manifest.
+            members: additional members of the manifest.
 
         Raises:
-            DamagedError: a part in the store is incomplete.
+            DamagedError: a file in the store is incomplete.
         """
         self.folder.write(REPORT, as_json(report))
         texts, rejects = ([asdict(f) for f in files if f.name.startswith(f"{kind}/")] for kind in (TEXTS, "rejects"))
-        self.publish({"job": self.job, "texts": texts, "rejects": rejects} | about, (TEXTS, "rejects"))
-        self.tidy()
+        self.publish({"job": self.job, "texts": texts, "rejects": rejects} | members, (TEXTS, "rejects"))
+        self.delete_input_copies()
 
     def join(self) -> None:
-        """Writes all texts into one file in the output folder, and all rejects into another, in input order."""
+        """Joins all texts into one file and all rejects into another, in input order."""
         manifest = self.manifest()
         assert manifest is not None, "only a complete output can be joined"
         names = [file["name"] for file in manifest["texts"]]

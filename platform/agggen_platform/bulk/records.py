@@ -19,13 +19,13 @@ from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import REJECTED_ROW, read_table, record_of_row, text_of
 from agggen.errors import AggGenError, RecordError
 from agggen.records import Plan, Record
-from agggen_platform.sharded.shards import bare_record
+from agggen_platform.sharded.shards import record_without_references
 
 
 def record_schema() -> pa.Schema:
     """The columns of input records, and of the copies of text files.
 
-    plan     the record's own plan; null: the model chooses one
+    plan     the plan to follow; null: the model chooses a plan
     line     the first line of the record in a text file, from 1
     error    why the row is invalid
     """
@@ -41,26 +41,25 @@ def record_schema() -> pa.Schema:
     return pa.schema(columns)
 
 
-USER_COLUMNS = ("id", "category", "triples", "plan")  # columns that a user's Parquet file may have
+USER_COLUMNS = ("id", "category", "triples", "plan")  # the columns read from a user's Parquet file
 
 
 def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
-    """The record of a row, and the record's own plan, if any.
+    """The record of a row, and the plan in the row (None if there is none).
 
     Raises:
         AggGenError: the row or its plan is invalid.
     """
     if row.get("error") is not None:
         raise RecordError(row["error"])
-    record = bare_record(row)
+    record = record_without_references(row)
     return record, Plan.parse(row["plan"]) if row.get("plan") else None
 
 
 class Stream(io.RawIOBase):
-    """A stream over chunks of bytes."""
+    """A readable stream over chunks of bytes; updates the hash object `digest` with all bytes read."""
 
     def __init__(self, chunks: Iterator[bytes], digest: Any = None) -> None:
-        """`digest`: a hash object that is updated with all bytes read."""
         self._chunks, self._left, self.digest = chunks, memoryview(b""), digest
 
     def readable(self) -> bool:
@@ -80,7 +79,7 @@ class LineReader(io.BufferedReader):
     """A stream that counts the bytes and lines read by `readline`."""
 
     offset, line = 0, 1
-    """The offset of the next byte, and the number of the next line."""
+    """The byte offset and the number of the next line."""
 
     def readline(self, size: int | None = -1) -> bytes:
         content = super().readline(size)
@@ -100,9 +99,9 @@ def _invalid_row(line: int | None, identifier: str | None, reason: str) -> dict[
 
 
 def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Iterator[dict[str, Any]]:
-    """One record per object of JSON lines, or per row of a table with a column for each predicate.
+    """One row of `record_schema` per JSON object or per row of a table with a column for each predicate.
 
-    A record without an id gets `prefix` and its line number as id.
+    A record without an id gets the id `prefix` + line number.
     """
     for item in items:
         if isinstance(item, Reject):
@@ -124,10 +123,10 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
 def triple_rows(
     items: Iterator[tuple[int, Any] | Reject], rejected: Collection[str | None] = ()
 ) -> Iterator[dict[str, Any]]:
-    """One record for consecutive rows with the same id, one triple per row, then the rejects among these rows.
+    """One row of `record_schema` per record of a table with one triple per row, then the rejects among its rows.
 
-    A row without an id is rejected. A record is invalid if its id is in `rejected`, or that of a reject among its rows
-    or just before them.
+    Consecutive rows with the same id form a record; rows without an id are rejected. A record is invalid if its id is
+    in `rejected`, or if a row with its id was rejected among its rows or directly before them.
     """
     rows: list[Row] = []
     rejects_before: list[Reject] = []
@@ -140,8 +139,8 @@ def triple_rows(
         else:
             if rows:
                 identifier = identifier_of(rows[0][1])
-                near = {reject.id for reject in (*rejects_before, *rejects)}
-                invalid = identifier in rejected or identifier in near
+                nearby_ids = {reject.id for reject in (*rejects_before, *rejects)}
+                invalid = identifier in rejected or identifier in nearby_ids
                 yield _invalid_row(rows[0][0], identifier, REJECTED_ROW) if invalid else _record_of(rows)
             yield from (_invalid_row(reject.line, reject.id, reject.reason) for reject in rejects)
             rows, rejects_before, rejects = [item] if item else [], rejects, []
@@ -150,7 +149,7 @@ def triple_rows(
 def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
     table = read_table(((line, row | {"split": ""}) for line, row in rows), "")
     if table.rejects:
-        # If a row is rejected, so is its record. The reject of the record (REJECTED_ROW) has no further information.
+        # REJECTED_ROW only says that a record was rejected because of one of its rows; quote the reasons of the rows.
         first, *others = [reject for reject in table.rejects if reject.reason != REJECTED_ROW] or table.rejects
         reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in others)])
         return _invalid_row(first.line, identifier_of(rows[0][1]) or None, reason)
@@ -163,13 +162,13 @@ def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def grouped_by_record(items: Iterator[Row | Reject], rejected: set[str | None]) -> Iterator[Row | Reject]:
-    """The rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk.
+    """Yields the rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk.
 
     Args:
-        rejected: the ids of the rejects are added to it.
+        rejected: a set to which the ids of the rejects are added.
     """
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as rows:
-        rows.execute("PRAGMA journal_mode=OFF")  # the file is temporary
+        rows.execute("PRAGMA journal_mode=OFF")  # a temporary file needs no crash recovery
         rows.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")
         for item in items:
             if isinstance(item, Reject):

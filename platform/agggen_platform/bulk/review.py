@@ -1,4 +1,4 @@
-"""Finds the riskiest texts of a complete output, with their records, for manual correction."""
+"""Finds the texts with the highest risk in a complete output, with their records, for manual review."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.folder import Folder
 
-_SHARD_ROWS = 1024  # target number of input rows that are read to find one record
-_Key = tuple[int, int]  # the row of the record and the rank of the text
+_SHARD_ROWS = 1024  # approximate number of input rows to read in order to find one record
+_Key = tuple[int, int]  # (row of the record, rank of the text)
 
 
 def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str, count: int) -> list[CheckedText]:
-    """The `count` texts with the highest ``risk``, riskiest first; ties in output order.
+    """The `count` texts with the highest ``risk``, highest first; ties in output order.
 
-    Reads the risks in all parts, but texts only in the parts that have one of these.
+    Reads the risks of all parts, but the texts only of parts that contain a chosen text.
     """
     manifest = output.manifest()
     assert manifest is not None, "only a complete output can be reviewed"
@@ -60,7 +60,7 @@ def _read(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
 
 
 def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping[int, Record]:
-    """The records at these `rows`, by row; rows are numbered over all input files."""
+    """The records at these `rows` by row number; rows are numbered consecutively over all input files."""
     files = prepare_inputs(inputs, Folder(output.folder.at(INPUT)))
     shards = plan_shards(files, _SHARD_ROWS, "{}", unique=False)
     begins = np.array([shard.rows_before + shard.first for shard in shards])
@@ -69,9 +69,9 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
         by_shard[int(np.searchsorted(begins, row, "right")) - 1].add(row)
 
     records: dict[int, Record] = {}
-    for index, own in by_shard.items():
+    for index, rows_of_shard in by_shard.items():
         for first, batch in read_records(shards[index], BATCH_ROWS):
             numbered = enumerate(batch, start=shards[index].rows_before + first)
-            records |= {row: read_record(data)[0] for row, data in numbered if row in own}
-    output.tidy()
+            records |= {row: read_record(data)[0] for row, data in numbered if row in rows_of_shard}
+    output.delete_input_copies()
     return records

@@ -1,4 +1,4 @@
-"""Converts input rows to texts and rejects in memory; `worker` handles files and Ray."""
+"""Converts input rows to texts and rejects in memory; `worker` reads and writes the files."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ SCORES = ("risk", "coverage", "correctness", "fluency")
 def text_schema(scores: bool = False) -> pa.Schema:
     """The columns of a Parquet part of texts, and the keys of a part in JSON lines.
 
-    row          the row of the record in the whole input, from 0; rejected records count too
+    row          the number of the input row, from 0, over all input files
     rank         1 for the best text of the record
-    *probability natural logarithms; of the plan: log p(z | x), or null (see `PlannedRecord`)
+    plan_log_probability  log p(z | x), or null (see `PlannedRecord`); all logarithms are natural
     score        the joint score of plan and text, which the search maximises
     fulfilled    whether each fact states the values of its triples in full, and the strict check finds no fault
     faults       the faults that the strict check finds
-    unknown_predicates  predicates that are not in the training data; each is stated by a sentence of its own
+    unknown_predicates  predicates that are not in the training data; each is stated in a separate sentence
     facts        the span text[start:end] and the predicates of each fact; `missing`: predicates whose values are not
-                 stated in full; `fallback`: whether the span is a training sentence or a plain clause
+                 stated in full; `fallback`: the span is a training sentence or a plain clause, not the model's output
     bundle       the fingerprint of the model
     risk, coverage, correctness, fluency  the scores of `agggen check`, to four decimals; only if the job has a critic
     """
@@ -72,7 +72,7 @@ def text_schema(scores: bool = False) -> pa.Schema:
 
 
 def generation_of(name: str, text: Any) -> Generation:
-    """A text for the record `name`, from the keys of `text_schema` or of an endpoint's answer."""
+    """The text of the record `name` from a mapping with the keys of `text_schema` or of an endpoint's answer."""
     facts = []
     for fact in text["facts"]:
         missing, fallback = tuple(fact.get("missing", ())), fact.get("fallback", False)
@@ -93,19 +93,19 @@ def generation_of(name: str, text: Any) -> Generation:
 
 @dataclass(slots=True)
 class Counts(Tally):
-    """Outcomes of records; the same whether or not the job was interrupted."""
+    """Counts of records by outcome; independent of interruptions of the job."""
 
     noun = "records"
 
     records: int = 0  # records with texts
     texts: int = 0
     rejects: int = 0
-    failed: int = 0  # rejects because the generator failed; a later run retries them
+    failed: int = 0  # records rejected because the generator failed; the next run retries them
     fulfilled: int = 0  # records whose best text passes the strict check
     scored: int = 0  # records whose texts a critic scored; 0 if the job has no critic
-    risky: int = 0  # scored records whose best text has a risk over `agggen.checks.RISK_THRESHOLD`
-    plan_lengths: dict[str, int] = field(default_factory=dict)  # records by the number of facts of their best text
-    unknown_predicates: dict[str, int] = field(default_factory=dict)  # records by predicate that training never saw
+    risky: int = 0  # scored records whose best text has a risk above `agggen.checks.RISK_THRESHOLD`
+    plan_lengths: dict[str, int] = field(default_factory=dict)  # number of facts of the best text -> number of records
+    unknown_predicates: dict[str, int] = field(default_factory=dict)  # predicate not in training -> number of records
 
     @property
     def total(self) -> int:
@@ -115,7 +115,7 @@ class Counts(Tally):
         return {"records_per_second": self.records / seconds, "texts_per_second": self.texts / seconds}
 
     def means(self) -> dict[str, float]:
-        """The means over records of whether the best text passes the strict check, and of its number of facts."""
+        """The share of records whose best text passes the strict check, and the mean number of facts of best texts."""
         facts = sum(int(length) * count for length, count in self.plan_lengths.items())
         records = max(1, self.records)
         return {"fulfilled_share": self.fulfilled / records, "mean_plan_length": facts / records}
@@ -136,16 +136,16 @@ class _Task:
     texts: list[Generation] = field(default_factory=list)
     error: str | None = None
     scores: list[dict[str, float]] = field(default_factory=list)
-    """The scores of each text, if there is a critic."""
+    """The critic's scores of each text; empty without a critic."""
 
 
 class RowWriter:
-    """Writes the texts of a shard's rows."""
+    """Generates the texts of a shard's rows."""
 
     def __init__(
         self, generator: Generator, bundle: str, config: BulkConfig, shard: Shard, critic: Critic | None = None
     ) -> None:
-        """`bundle`: the fingerprint of the generator's bundle. `critic`: scores the texts."""
+        """`bundle`: the fingerprint of the generator's bundle."""
         self.critic = critic
         self.generator, self.bundle, self.config, self.shard = generator, bundle, config, shard
         self.duplicates = dict(shard.duplicates)
@@ -154,12 +154,15 @@ class RowWriter:
         self._rejects: list[tuple[int, Reject]] = []
 
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
-        """The texts of rows, as dictionaries with the keys of `text_schema`; `first` is the number of the first row."""
+        """The texts of rows as dictionaries with the keys of `text_schema`; `first`: the number of the first row.
+
+        Raises JobError if the generator failed on all of at least `ALL_FAILED` rows.
+        """
         tasks = [task for number, row in enumerate(rows, start=first) if (task := self._read(row, number))]
         self._write(tasks)
         failed = sum(task.error is not None for task in tasks)
         if failed == len(tasks) >= ALL_FAILED:
-            raise JobError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
+            raise JobError(f"the generator failed on all {failed} records of a batch; on the first: {tasks[0].error}")
         self.counts.failed += failed
         self._score([task for task in tasks if task.error is None])
         for task in tasks:
@@ -169,7 +172,7 @@ class RowWriter:
                 yield from self._texts(task)
 
     def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> Iterator[dict[str, Any]]:
-        """Rejects all rows, which count as failed; returns no texts."""
+        """Rejects all rows and counts them as failed; returns an empty iterator."""
         for number, row in enumerate(rows, start=first):
             self._reject(row, number, reason)
         self.counts.failed += len(rows)
@@ -181,7 +184,7 @@ class RowWriter:
         return [reject for _, reject in sorted(self._rejects, key=lambda item: item[0])]
 
     def _read(self, row: Mapping[str, Any], number: int) -> _Task | None:
-        """The task of a row; None if it is rejected."""
+        """The task of a row; None if the row is rejected."""
         earlier = self.duplicates.get(number)
         if earlier is not None:
             self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {earlier}")
@@ -202,7 +205,7 @@ class RowWriter:
         config = self.config
         try:
             generated = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
-        except JobError:  # halving the batch would not help
+        except JobError:  # not caused by a record: the endpoint is unreachable or serves another bundle
             raise
         except Exception as error:
             if len(tasks) == 1:
@@ -261,6 +264,6 @@ class RowWriter:
 
     def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> None:
         self.counts.rejects += 1
-        reason = reason.encode(errors="backslashreplace").decode()  # a quoted lone surrogate cannot be encoded
+        reason = reason.encode(errors="backslashreplace").decode()  # it may quote a lone surrogate, which UTF-8 lacks
         position = row.get("line", number)
         self._rejects.append((number, Reject(self.shard.address, position, row.get("id"), reason)))

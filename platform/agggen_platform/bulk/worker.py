@@ -1,4 +1,4 @@
-"""The worker of a bulk generation job: reads a shard of records, writes a part of texts."""
+"""The worker of a bulk generation job: reads a shard of records and writes one file of texts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Worker
 
 BATCH_ROWS = 64  # records per batch of the generator
-_GROUP = 4096  # texts per row group of Parquet
+_GROUP = 4096  # texts per Parquet row group
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The parameters of the job that each worker needs."""
+    """The parameters that the driver passes to each worker."""
 
     out: str
     job: str  # the job's fingerprint
@@ -40,16 +40,16 @@ class WorkerSettings:
 
 
 class BulkWorker(Worker[Counts]):
-    """Loads the bundle once and writes one shard per call. Uses one thread, so that the texts are reproducible."""
+    """Loads the bundle once and processes one shard per call; uses one thread, for reproducible texts."""
 
     kind = "generate"
     counts = Counts
-    suspects = "out of memory (try a smaller inference.rows), or a record that crashes the generator"
+    crash_causes = "out of memory (try a smaller inference.rows), or a record that crashes the generator"
 
     def __init__(self, settings: WorkerSettings) -> None:
         """
         Raises:
-            JobError: the bundle or critic differs from the driver's, or there is no GPU.
+            JobError: the bundle or critic differs from the driver's, or a GPU is required but missing.
             BundleError: the bundle does not exist on this node.
         """
         super().__init__(settings.out, settings.job)
@@ -58,15 +58,15 @@ class BulkWorker(Worker[Counts]):
         torch.set_num_threads(1)
         on_gpu = settings.config.gpus_per_actor > 0
         if on_gpu and not torch.cuda.is_available():
-            raise JobError("gpus_per_actor is set, but torch finds no GPU here; set it to 0 to work on CPUs")
+            raise JobError("gpus_per_actor is above 0, but torch finds no GPU on this node; set it to 0 to use CPUs")
         self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if on_gpu else "cpu")
         self.critic = None if settings.critic is None else load_critic(*settings.critic)
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         return self._write(shard, path, RowWriter.texts)
 
-    def give_up(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
-        return self._write(shard, path, partial(RowWriter.reject, reason=str(self.broken(shard))))
+    def write_after_crashes(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+        return self._write(shard, path, partial(RowWriter.reject, reason=str(self.crash_error(shard))))
 
     def _write(
         self, shard: Shard, path: Path, texts_of: Callable[..., Iterator[dict[str, Any]]]

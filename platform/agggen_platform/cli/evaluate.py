@@ -87,7 +87,7 @@ def evaluate(
         report = evaluation.evaluate(task, writing_lines(len(task.records), console.note), console.note)
         write_report(folder, report)
         _print_scores(report)
-        run_id = evaluation.log_report(task, report, folder, runs or evaluation.runs_of(path), console.note)
+        run_id = evaluation.log_report(task, report, folder, runs or evaluation.runs_folder_of(path), console.note)
     console.note(f"Report: {address}/report.html{f' and, in MLflow, runs:/{run_id}' if run_id else ''}")
 
 

@@ -71,7 +71,7 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
     target = find_target(config)
     with endpoint(config, address, console.note) as served, StopRequest() as stop:
         try:
-            console.note(f"Starting the replicas of {target.shown} ({target.fingerprint[:12]})")
+            console.note(f"Starting the replicas of {target.display_address} ({target.fingerprint[:12]})")
             served.deploy(target, stop)
             console.say(served.url)
             console.note("Ready. Ctrl-C ends it after the running requests.")

@@ -46,7 +46,7 @@ def train(
     from agggen.errors import ConfigError
     from agggen.training.choice import AUTO, config_for
     from agggen.training.data import training_dataset
-    from agggen_platform.job_config import JobConfig, result_of
+    from agggen_platform.job_config import JobConfig, run_config_of
     from agggen_platform.training.job import data_of
 
     dataset = None
@@ -59,7 +59,7 @@ def train(
         config = load_config(JobConfig, source, overrides or ())
     if print_config:
         console.say(json.dumps(resolved(config), indent=2))
-        console.note(config_hash(result_of(config)))
+        console.note(config_hash(run_config_of(config)))
         return
     _carry_out(config, data_of(config, dataset), source, name, runs, fresh)
 

@@ -212,10 +212,10 @@ def adjust(
     from agggen.errors import ConfigError
     from agggen.training.data import bundle_folder
     from agggen.verification.lexicon import read_wordings
-    from agggen_platform.adjusting import adjusted
+    from agggen_platform.adjusting import adjusted_bundle
 
     if not settings and wordings is None and phrases is None:
         raise ConfigError("nothing to adjust; give settings (level=2), --wordings FILE or --phrases FILE")
     variants = read_wordings(wordings) if wordings else None
-    save_bundle(output, adjusted(bundle_folder(bundle), settings or (), variants, phrases))
+    save_bundle(output, adjusted_bundle(bundle_folder(bundle), settings or (), variants, phrases))
     console.say(str(output))

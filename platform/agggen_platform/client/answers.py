@@ -1,6 +1,6 @@
-"""The endpoint's answers, as plain dictionaries. Its OpenAPI document is generated from these types.
+"""The endpoint's responses as plain dictionaries; its OpenAPI document is generated from these types.
 
-The ``status`` of an answer is "ok" or "error"; checking it narrows the type.
+The ``status`` of an answer is "ok" or "error"; a type checker narrows the answer's type by it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ to follow, or with a ``text`` (and its ``facts``) to align or check."""
 
 
 class ProblemDict(TypedDict):
-    """Why there is no answer: problem+json (RFC 9457).
+    """Why a request or a record failed: problem+json (RFC 9457).
 
-    `type` is urn:agggen:problem:CODE. `retryable`: the same request may succeed later. `record`, `index` (from 0) and
-    `field` (such as triples.2.object) locate the problem. If all records failed, `errors` has a problem for each.
+    `type`: urn:agggen:problem:CODE. `retryable`: the same request may succeed later. `record` (id), `index` (from 0)
+    and `field` (such as triples.2.object) locate the problem. `errors`: a problem per record, if all records failed.
     """
 
     type: str
@@ -37,8 +37,8 @@ class ProblemDict(TypedDict):
 class FactDict(TypedDict):
     """A span text[start:end] and the predicates that the plan assigns to it.
 
-    `missing`: predicates whose values the span does not state in full. `fallback`: whether the span is a wording of the
-    training texts or a plain clause instead of the model's output.
+    `missing`: predicates whose values the span does not state in full. `fallback`: true if the span is a wording from
+    the training texts or a plain clause, and not the model's output.
     """
 
     start: int
@@ -52,10 +52,10 @@ class FactDict(TypedDict):
 class TextDict(TypedDict):
     """A text and the plan it follows; log-probabilities are natural.
 
-    `plan_log_probability` is over all plans that the settings allow, null if unknown; `plan_search` is how the plan was
-    found (exact, beam, given, ...). `fulfilled`: each fact states the values of its triples in full, and the strict
-    check finds no fault; `faults` lists the faults. `unknown_predicates` are not in the training data; each is
-    stated by a sentence of its own. `copied`: spans of words copied from the record because the vocabulary lacks them.
+    `plan_log_probability`: normalized over all plans that the settings allow; null if unknown. `plan_search`: how the
+    plan was found (exact, beam, given, ...). `fulfilled`: each fact states the values of its triples in full, and the
+    strict check finds no fault; `faults` lists the faults. `unknown_predicates` are not in the training data; each is
+    stated in a separate sentence. `copied`: spans [start, end] of out-of-vocabulary words copied from the record.
     """
 
     text: str
@@ -72,7 +72,7 @@ class TextDict(TypedDict):
 
 
 class PlanDict(TypedDict):
-    """A plan and its probability among all plans that the settings allow, null if unknown."""
+    """A plan and its probability, normalized over all plans that the settings allow; null if unknown."""
 
     plan: str
     log_probability: float | None
@@ -81,7 +81,7 @@ class PlanDict(TypedDict):
 
 
 class AlignedFactDict(TypedDict):
-    """A piece of a text, the predicates that it most likely states, their triples, and the posterior of that group."""
+    """A fact (segment) of a text, the most probable set of predicates that it states, and that set's posterior."""
 
     text: str
     predicates: list[str]
@@ -92,8 +92,8 @@ class AlignedFactDict(TypedDict):
 class ValueDict(TypedDict):
     """How a text states the object of a triple, and its first mention text[start:end], in Unicode code points.
 
-    `how`: in full as `literal`, `rule` (a spelling derived by rule), `lexicon` or `phrase` (a wording of the training
-    texts); `part`: only some of its words occur; `missing`: none of them.
+    `how`: `literal`, `rule` (a spelling derived by rule), `lexicon` or `phrase` (a wording from the training texts) if
+    it is stated in full; `part` if only some of its words occur; `missing` if none do.
     """
 
     predicate: str
@@ -104,9 +104,9 @@ class ValueDict(TypedDict):
 
 
 class VerdictDict(TypedDict):
-    """The critic's verdict on a triple, and the probability that the text states it fully and correctly (`said`).
+    """The critic's verdict on a triple.
 
-    `words`: how the strict check finds its value; see `ValueDict`.
+    `said`: the probability that the text states the triple fully and correctly. `words`: see `ValueDict.how`.
     """
 
     subject: str
@@ -126,7 +126,7 @@ class ScoresDict(TypedDict):
 
 
 class ErrorAnswer(TypedDict):
-    """Why the record has no answer."""
+    """The error of a record."""
 
     index: int
     id: str
@@ -138,7 +138,7 @@ class _Answer(TypedDict):
     index: int
     id: str
     status: Literal["ok"]
-    model: str  # fingerprint of the bundle that gave the answer
+    model: str  # fingerprint of the bundle
 
 
 class TextsAnswer(_Answer):
@@ -154,22 +154,21 @@ class PlansAnswer(_Answer):
 
 
 class AlignedAnswer(_Answer):
-    """The facts of a text, in order; the log-likelihood is log p(text | record), summed over all plans."""
+    """The facts of a text, in order; `log_likelihood`: log p(text | record), marginalized over all plans."""
 
     facts: list[AlignedFactDict]
     log_likelihood: float
 
 
 class CheckedAnswer(_Answer):
-    """The faults that the strict check finds in a text, one sentence each in `faults`, and their details.
+    """The result of the strict check of a text; `faults` describes each fault in a sentence.
 
-    `unnamed`: subjects that no sentence names. `invented`: numbers, names and value words that no triple has, and
-    words for a predicate that the record lacks. `repeated`: words that occur twice in a row. `swapped`: pairs of
-    predicates whose values are exchanged. `misplaced`: triples whose values occur only in contexts that do not fit the
-    predicate, judged by the training texts.
+    `unnamed`: subjects that no sentence names. `invented`: hallucinated numbers, names and value words, and words for a
+    predicate that the record lacks. `repeated`: words repeated directly. `swapped`: pairs of predicates with exchanged
+    values. `misplaced`: triples whose values occur only in contexts unlike the predicate's in the training texts.
 
-    If the endpoint has a critic, there are also the fields of ``agggen check --json``: `scores`, `risk` (1: certainly
-    faulty), a verdict for each of the `triples`, and `invented_spans` text[start:end] that no triple supports.
+    Only with a critic: `scores`, `risk` (in [0, 1]; 1: certainly faulty), a verdict for each of the `triples`, and
+    `invented_spans` text[start:end] that no triple supports, as in ``agggen check --json``.
     """
 
     values: list[ValueDict]
@@ -218,7 +217,7 @@ class ExampleDict(TypedDict):
 
 
 class ExamplesDict(TypedDict):
-    """Records of the served bundle's corpus; empty if the endpoint's machine does not have the corpus."""
+    """Records of the served bundle's corpus; empty if the corpus is not on the endpoint's machine."""
 
     corpus: str
     split: str
@@ -226,7 +225,7 @@ class ExamplesDict(TypedDict):
 
 
 class ComparedDict(TypedDict):
-    """A second model, which answers requests with its fingerprint as header ``X-Model``."""
+    """A second served model; the request header ``X-Model: FINGERPRINT`` selects it."""
 
     address: str
     fingerprint: str
@@ -235,8 +234,8 @@ class ComparedDict(TypedDict):
 class ModelDict(TypedDict):
     """The served model, its settings, and the limits of requests. `facts`: the segmenter of the training texts.
 
-    `records_at_once`: how many records a client should have in flight to keep the running generators busy, and to make
-    the autoscaler start further generators; it grows with their number.
+    `records_at_once`: recommended number of records in flight, which keeps the running generators busy and makes the
+    autoscaler start more; it grows with the number of generators.
     """
 
     fingerprint: str

@@ -1,4 +1,4 @@
-"""`Client`: a synchronous client of the endpoint's HTTP interface."""
+"""A synchronous client of the endpoint's HTTP API."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from agggen_platform.client.retry import Attempts, Retry
 from agggen_platform.client.transport import call
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
-_MAX_REQUESTS = 64  # concurrent requests of a stream
-_SECONDS_BETWEEN_CHECKS = 5.0  # between queries of the endpoint's `records_at_once`
+_MAX_REQUESTS = 64  # maximum concurrent requests of a stream
+_SECONDS_BETWEEN_CHECKS = 5.0  # seconds between queries of `records_at_once`
 
 
 class Client:
-    """Calls the endpoint and waits for the answer. Thread-safe; a context manager.
+    """Sends requests to an endpoint and waits for the answers. Thread-safe; a context manager.
 
-    Calls are retried (`Retry`) if the endpoint cannot be reached, is busy, or lost the request; generation is
-    deterministic, so a retried call returns the same texts. Every call raises:
+    Requests are retried (`Retry`) if the endpoint is unreachable or busy, or lost the request; generation is
+    deterministic, so a retry returns the same texts. All methods raise:
 
     - RefusedError: the request is invalid; `error.problem` names the record and field.
-    - UnavailableError: no attempt got an answer; the same call may succeed later.
+    - UnavailableError: all attempts failed; the same call may succeed later.
     - DeadlineError: the deadline passed.
     - FailedError: an internal error of the endpoint.
-    - AnswerError: the server is not an endpoint.
+    - AnswerError: the server is not an agggen endpoint.
 
-    If only some records fail, their answers have ``status`` "error". Options: serve/README.md.
+    If only some records fail, their answers have the ``status`` "error". Options: serve/README.md.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Client:
             url: the endpoint's address, like http://127.0.0.1:8000.
             api_key: None: the environment variable AGGGEN_API_KEY, if set.
             timeout: seconds to connect, and to wait for the next byte of an answer.
-            deadline: seconds without a new answer, over all attempts of a call and the waits between them.
+            deadline: maximum seconds without a new answer, including all attempts and waits.
             retry: number of attempts, and waits between them.
             concurrency: concurrent requests of `stream`; None: as many as keep all of the endpoint's generators busy.
             piece_records: records per request of `stream`.
             transport: an httpx transport, for certificates, proxies or sockets.
 
         Raises:
-            RefusedError: the address is invalid, or the key cannot be sent.
+            RefusedError: the address is invalid, or the key has characters that an HTTP header cannot contain.
             ValueError: a number is out of range.
         """
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
@@ -90,18 +90,18 @@ class Client:
         self._http = httpx.Client(transport=transport, headers=_headers(key))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"  # never the key
+        return f"{type(self).__name__}({self.url!r})"  # without the API key, which is secret
 
     def generate(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[TextsAnswer | ErrorAnswer]:
-        """Texts for records, in one request (for more records: `stream`). A record may have a ``plan`` to follow."""
+        """Generates texts for records in one request (for many records: `stream`); follows the ``plan`` of a record."""
         return self._request("/v1/generate", records, options, deadline)
 
     def plan(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[PlansAnswer | ErrorAnswer]:
-        """The k most likely plans of each record, with their probabilities."""
+        """The k most probable plans of each record, with their probabilities."""
         return self._request("/v1/plan", records, options, deadline)
 
     def align(
@@ -113,20 +113,20 @@ class Client:
     def check(
         self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[CheckedAnswer | ErrorAnswer]:
-        """The faults that the checks find in each record's ``text``."""
+        """Checks each record's ``text`` for faults."""
         return self._request("/v1/check", records, {}, deadline)
 
     def stream(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
-        """Texts for any number of records: one answer per record, in order. `index` counts over the whole stream.
+        """Texts for any number of records: one answer per record, in order; `index` is the position in `records`.
 
-        Records are read lazily, `piece_records` at a time, and sent in concurrent requests. A request that the endpoint
-        finds too large is halved; a single record that is too large gets an error as its answer.
+        Reads records lazily, `piece_records` at a time, and sends concurrent requests. Halves a request that is too
+        large for the endpoint; the answer to a single record that is too large is an error.
         """
 
-        def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
-            start, batch = piece
+        def answers_to(numbered_batch: tuple[int, list[RecordLike]]) -> list[Any]:
+            start, batch = numbered_batch
             try:
                 answers = self._request("/v1/generate", batch, options, deadline, start)
             except EndpointError as error:
@@ -134,16 +134,16 @@ class Client:
                     answers = _failed(error, len(batch))
                 elif len(batch) > 1:
                     middle = len(batch) // 2
-                    return texts((start, batch[:middle])) + texts((start + middle, batch[middle:]))
-                else:  # the problem is that of the request and names no record
-                    name = "0" if _is_nameless(batch[0]) else str(batch[0]["id"]).strip()
+                    return answers_to((start, batch[:middle])) + answers_to((start + middle, batch[middle:]))
+                else:  # the problem is about the request, so it names no record
+                    name = "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip()
                     answers = [_error_answer(0, {**(error.problem or {}), "record": name, "index": 0})]
             return [_reindexed(answer, start + i, batch[i]) for i, answer in enumerate(answers)]
 
-        pieces = _pieces(records, self._piece_records)
-        first = list(islice(pieces, 2))
-        width = self.width(self._piece_records) if len(first) == 2 else lambda: 1
-        for answers in in_parallel(chain(first, pieces), texts, width):
+        batches = _batches(records, self._piece_records)
+        first_two = list(islice(batches, 2))
+        width = self.width(self._piece_records) if len(first_two) == 2 else lambda: 1
+        for answers in in_parallel(chain(first_two, batches), answers_to, width):
             yield from answers
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
@@ -151,10 +151,10 @@ class Client:
         return self._model(self._attempts(deadline))
 
     def width(self, records: int) -> Callable[[], int]:
-        """Returns a function for the number of concurrent requests, of `records` each, that keep all generators busy.
+        """Returns a function that returns the current number of concurrent requests, of `records` each, to make.
 
-        They contain the endpoint's `records_at_once`, which is queried every few seconds; one more request bridges the
-        time between two requests.
+        It is the constructor's `concurrency` if set. Otherwise these requests contain `records_at_once`, queried every
+        few seconds, and one more keeps the generators busy between two requests.
         """
         due, width = 0.0, self._concurrency or 1
 
@@ -164,7 +164,7 @@ class Client:
                 try:
                     model = self._model(Attempts(Retry(attempts=1), self._timeout, self._timeout))
                     width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
-                except (UnavailableError, DeadlineError):  # if this persists, the requests fail
+                except (UnavailableError, DeadlineError):  # keep the last width; if this persists, the requests fail
                     pass
                 due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
             return width
@@ -197,19 +197,19 @@ class Client:
         deadline: float | None,
         start: int = 0,
     ) -> list[Any]:
-        """An answer for each record, in order; raises EndpointError if none has one. `start`: the first one's index."""
+        """An answer per record, in order; raises EndpointError if all failed. `start`: the first record's index."""
         objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
-        answers = self._once(path, objects, options, attempts)
+        answers = self._send(path, objects, options, attempts)
         while failed := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
-            if options.get("alone"):  # repeat the whole batch: its numbers depend on all its records
+            if options.get("alone"):  # repeat the whole batch, because its log-probabilities depend on all its records
                 failed = list(range(len(answers)))
             try:
                 problem = next(answer["error"] for answer in answers if _is_retryable(answer))
                 attempts.pause(UnavailableError(describe_problem(problem), problem))
-                retried = self._once(path, [objects[index] for index in failed], options, attempts)
+                retried = self._send(path, [objects[index] for index in failed], options, attempts)
             except EndpointError:
-                break  # the answers of these records remain errors
+                break  # keep the error answers of the failed records
             unanswered = sum(map(_is_retryable, answers))
             for index, answer in zip(failed, retried, strict=True):
                 answers[index] = _reindexed(answer, index, objects[index])
@@ -217,25 +217,25 @@ class Client:
                 attempts.restart()
         return answers
 
-    def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
+    def _send(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
         request, body = f"POST {self.url}{path}", _json({"records": records, "options": options})
         answers = call(self._http, "POST", f"{self.url}{path}", attempts, body).get("answers")
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-            raise AnswerError(f"{request}: {count} to {len(records)} records")
+            raise AnswerError(f"{request}: expected {len(records)} answers, got {count}")
         if not all(map(_is_answer, answers)):
-            raise AnswerError(f"{request}: answers without a status or an error's reason")
+            raise AnswerError(f"{request}: an answer has no status, or the status error without a problem")
         if [answer.get("index") for answer in answers] != list(range(len(answers))):
-            raise AnswerError(f"{request}: answers out of order")
+            raise AnswerError(f"{request}: the answers are not in the order of the records")
         return answers
 
 
-def _pieces(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:
+def _batches(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:
     """Batches of at most `size` records, each with the index of its first record."""
     start, iterator = 0, iter(records)
-    while piece := list(islice(iterator, size)):
-        yield start, piece
-        start += len(piece)
+    while batch := list(islice(iterator, size)):
+        yield start, batch
+        start += len(batch)
 
 
 def _object(record: object, index: int) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _is_retryable(answer: Any) -> bool:
 
 
 def _failed(error: EndpointError, count: int) -> list[Any]:
-    """Error answers for `count` records, if `error` has a problem for each of them; else raises `error`."""
+    """The error answers for `count` records if `error` has a problem for each; else raises `error`."""
     problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
     if len(problems) != count or any(problem.get("record") is None for problem in problems):
         raise error
@@ -273,21 +273,21 @@ def _error_answer(index: int, problem: Mapping[str, Any]) -> dict[str, Any]:
     return {"index": index, "id": problem["record"], "status": "error", "error": problem}
 
 
-def _is_nameless(record: Mapping[str, Any]) -> bool:
-    """Whether the endpoint answers the record under its index, because it has no id or a blank one."""
+def _lacks_id(record: Mapping[str, Any]) -> bool:
+    """Whether the record has no id or a blank one, so that the endpoint uses its index as id."""
     name = record.get("id")
     return name is None or (isinstance(name, str) and not name.strip())
 
 
 def _reindexed(answer: Any, index: int, record: Mapping[str, Any]) -> Any:
-    """The answer with the record's `index` in the stream, which is also its id if the record has none."""
+    """The answer with the record's `index` in the stream, also as id if the record has none."""
     if answer["index"] == index:
         return answer
-    named = {"id": str(index)} if _is_nameless(record) else {}
+    id_field = {"id": str(index)} if _lacks_id(record) else {}
     if answer["status"] == "error":
-        error = {**answer["error"], "index": index} | ({"record": str(index)} if named else {})
-        return {**answer, "index": index, **named, "error": error}
-    return {**answer, "index": index, **named}
+        error = {**answer["error"], "index": index} | ({"record": str(index)} if id_field else {})
+        return {**answer, "index": index, **id_field, "error": error}
+    return {**answer, "index": index, **id_field}
 
 
 def _checked_url(url: str) -> str:
@@ -297,9 +297,9 @@ def _checked_url(url: str) -> str:
     except httpx.InvalidURL as error:
         raise RefusedError(f"not a valid address: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise RefusedError("the endpoint's address is like http://127.0.0.1:8000 or https://texts.example.org")
+        raise RefusedError("the endpoint's address must be like http://127.0.0.1:8000 or https://texts.example.org")
     if parsed.userinfo or parsed.query or parsed.fragment:
-        raise RefusedError("the endpoint's address must not have a user, query or fragment; the key goes into api_key")
+        raise RefusedError("the endpoint's address must not have a user, query or fragment; pass the key as api_key")
     return str(parsed).rstrip("/")
 
 
@@ -307,6 +307,6 @@ def _headers(key: str | None) -> dict[str, str]:
     headers = {"user-agent": f"agggen/{agggen.__version__}", "accept": "application/json"}
     if key:
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise RefusedError(f"the API key ({KEY_VARIABLE}) contains blanks or characters that a header cannot have")
+            raise RefusedError(f"the API key ({KEY_VARIABLE}) contains characters that an HTTP header cannot contain")
         headers["authorization"] = f"Bearer {key}"
     return headers

@@ -1,4 +1,4 @@
-"""Errors of calls, with the endpoint's problem document if it sent one."""
+"""Errors of client calls, with the endpoint's problem document if there is one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agggen.errors import AggGenError
 
 
 class EndpointError(AggGenError):
-    """A call got no usable answer."""
+    """Base of all errors of a client call."""
 
     exit_code = 10
 
@@ -32,7 +32,7 @@ class EndpointError(AggGenError):
         self.request_id: str | None = request_id or members.get("request_id")
         """Identifies the request in the endpoint's logs."""
         self.retry_after = retry_after
-        """Seconds to wait before a retry, from Retry-After."""
+        """Seconds to wait before a retry, from the Retry-After header."""
 
     @property
     def is_too_large(self) -> bool:
@@ -41,17 +41,17 @@ class EndpointError(AggGenError):
 
 
 class RefusedError(EndpointError):
-    """The request is invalid; a retry would be refused again."""
+    """The request is invalid; a retry would fail again."""
 
     exit_code = 2
 
 
 class UnavailableError(EndpointError):
-    """At every attempt the endpoint was unreachable or busy, or lost the request; a later call may succeed."""
+    """In all attempts the endpoint was unreachable or busy, or lost the request; a later call may succeed."""
 
 
 class FailedError(EndpointError):
-    """An internal error of the endpoint; its log has the reason under the request id."""
+    """An internal error of the endpoint; search its log for the request id."""
 
 
 class DeadlineError(EndpointError):
@@ -59,11 +59,11 @@ class DeadlineError(EndpointError):
 
 
 class AnswerError(EndpointError):
-    """The answer is not from an endpoint, or from a version that this client does not know."""
+    """The response is not an agggen endpoint's, or that of an incompatible version."""
 
 
 def describe_problem(problem: Mapping[str, Any]) -> str:
-    """A problem document as a one-line message."""
+    """A one-line message for a problem document."""
     detail = str(problem.get("detail") or problem.get("title") or "no reason given")
     record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")
     location = [f"record {record!r}"] * (record is not None and repr(record) not in detail)

@@ -1,4 +1,4 @@
-"""Processes the pieces of an input concurrently and returns the results in order."""
+"""Concurrent processing with results in input order."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-def in_parallel(pieces: Iterator[P], work: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
-    """Applies `work` to all pieces, at most `width()` of them concurrently; yields the results in order.
+def in_parallel(inputs: Iterator[P], work: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
+    """Applies `work` to all inputs, at most `width()` concurrently; yields the results in order.
 
-    At most `2 * width()` pieces are running or have buffered results.
+    At most ``2 * width()`` inputs are being processed or have buffered results.
     """
     pending: deque[Future[R]] = deque()
     while True:
         limit = width()
         while len(pending) < 2 * limit and sum(not future.done() for future in pending) < limit:
-            if (piece := next(pieces, None)) is None:
+            if (next_input := next(inputs, None)) is None:
                 break
-            pending.append(_started(work, piece))
+            pending.append(_started(work, next_input))
         if not pending:
             return
         yield pending.popleft().result()
 
 
-def _started(work: Callable[[P], R], piece: P) -> Future[R]:
-    """Runs `work` in a daemon thread; the threads of an executor would delay the end of the process."""
+def _started(work: Callable[[P], R], argument: P) -> Future[R]:
+    """Runs `work` in a daemon thread, because threads of an executor would delay the exit of the process."""
     future: Future[R] = Future()
 
     def run() -> None:
         try:
-            future.set_result(work(piece))
-        except BaseException as error:  # raised where the result is read
+            future.set_result(work(argument))
+        except BaseException as error:  # raised again by `Future.result`
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Retries with exponential backoff, and deadlines of calls."""
+"""Retries with exponential backoff and deadlines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agggen_platform.client.errors import DeadlineError, EndpointError
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Number of attempts, and exponential backoff between them.
+    """The number of attempts, and the exponential backoff between them.
 
-    Waits double from `first_wait` to `longest_wait`. Jitter reduces each by up to half, but never below Retry-After.
+    Waits double from `first_wait` to `longest_wait`. Jitter shortens each by up to half, but not below Retry-After.
     """
 
-    attempts: int = 10  # consecutive attempts without an answer; 1: no retries
+    attempts: int = 10  # maximum number of consecutive failed attempts; 1: no retries
     first_wait: float = 0.25  # seconds
-    longest_wait: float = 10.0  # seconds; Retry-After may be longer
+    longest_wait: float = 10.0  # seconds; a longer Retry-After takes precedence
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -30,7 +30,7 @@ class Retry:
             )
 
     def wait(self, attempt: int, retry_after: float | None, draw: float) -> float:
-        """Seconds between attempt number `attempt` and the next; `draw` is a random number from 0 to 1."""
+        """Seconds between attempt number `attempt` (from 1) and the next; `draw`: a random number in [0, 1]."""
         full = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
         return max(full * (0.5 + draw / 2), 0.0 if retry_after is None else retry_after + self.first_wait * draw)
 
@@ -39,33 +39,33 @@ class Attempts:
     """Counts the attempts of a call and measures the time until its deadline."""
 
     def __init__(self, retry: Retry, deadline: float, timeout: float) -> None:
-        """Both in seconds, `timeout` of one attempt; raises ValueError if the deadline is not a number above 0."""
+        """`deadline`: seconds, above 0 (else ValueError), for all attempts; `timeout`: seconds per attempt."""
         if not 0 < deadline < math.inf:
             raise ValueError(f"the deadline must be a number of seconds above 0, not {deadline}")
         self._retry, self._seconds, self._timeout = retry, deadline, timeout
         self.restart()
 
     def restart(self) -> None:
-        """Resets the number of attempts and the deadline; called after an answer."""
+        """Resets the number of attempts and the deadline; called when an attempt made progress."""
         self._made, self._end = 0, time.monotonic() + self._seconds
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline; 0 when it has passed."""
+        """Seconds until the deadline, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def timeout(self) -> float:
-        """Seconds until the timeout of an attempt that begins now."""
+        """The timeout in seconds for an attempt that starts now."""
         return min(self._timeout, self.left)
 
     def check(self, cause: EndpointError | None = None) -> None:
-        """Raises DeadlineError after the deadline; `cause` is the last error."""
+        """Raises DeadlineError if the deadline has passed; `cause`: the last error."""
         if not self.left:
             raise self._late(cause)
 
     def pause(self, cause: EndpointError) -> None:
-        """Waits before the next attempt; raises `cause` after the last one, DeadlineError if the wait is too long."""
+        """Waits before the next attempt; raises `cause` if none is left, DeadlineError if the deadline is too close."""
         self._made += 1
         if self._made >= self._retry.attempts:
             raise cause
@@ -75,7 +75,7 @@ class Attempts:
         time.sleep(wait)
 
     def _late(self, cause: EndpointError | None) -> DeadlineError:
-        detail = f"; the last attempt: {cause}" if cause else ""
+        detail = f"; the last error: {cause}" if cause else ""
         problem, request_id = (cause.problem, cause.request_id) if cause else (None, None)
         return DeadlineError(f"no answer within {self._seconds:g} s{detail}", problem, request_id)
 

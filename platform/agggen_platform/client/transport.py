@@ -18,11 +18,11 @@ from agggen_platform.client.errors import (
 from agggen_platform.client.retry import Attempts, retry_after
 
 _TRANSIENT = (408, 429, 502, 503, 504)
-_DEADLINE_SHARE = 0.9  # of the timeout: the endpoint's deadline, so that it stops before the client gives up
+_DEADLINE_SHARE = 0.9  # the endpoint's deadline as a share of the timeout, so that it stops before the client does
 
 
 def call(http: httpx.Client, method: str, url: str, attempts: Attempts, body: bytes | None = None) -> dict[str, Any]:
-    """The JSON object in the endpoint's answer; transient failures are retried. Raises EndpointError."""
+    """Sends a request, retries transient failures, and returns the JSON object. Raises EndpointError."""
     while True:
         try:
             return _attempt(http, method, url, attempts, body)
@@ -58,14 +58,14 @@ def _attempt(http: httpx.Client, method: str, url: str, attempts: Attempts, body
 
 
 def _failure(request: str, response: httpx.Response) -> EndpointError:
-    """The error for a response other than 200."""
+    """The error for a response with another status than 200."""
     status, request_id = response.status_code, response.headers.get("x-request-id")
     kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
     document = _object(response) if kind == "application/problem+json" else None
     problem = None if document is None else {"status": status, **document}
     described = describe_problem(problem) if problem else f"status {status} without a problem document"
     message = f"{request}: {described}"
-    # A 5xx response without a problem document comes from a proxy whose application has died.
+    # A 5xx response without a problem document comes from a proxy in front of a dead application: transient.
     if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):
         return UnavailableError(message, problem, request_id, retry_after(response.headers.get("retry-after")))
     if problem is None and not 400 <= status < 500:

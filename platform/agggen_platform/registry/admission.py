@@ -17,7 +17,7 @@ from agggen.records import Record, Triple
 from agggen.verification.critic.critic import Critic, load_critic
 from agggen_platform.storage.bundles import MANIFEST, get_bundle
 from agggen_platform.storage.folder import Folder
-from agggen_platform.storage.verified import holds
+from agggen_platform.storage.verified import matches
 
 
 def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, str]:
@@ -65,7 +65,7 @@ def _check_stored(folder: Folder, path: Path) -> None:
     if folder.read(MANIFEST) != (path / MANIFEST).read_bytes():
         raise BundleError(f"{folder.at(MANIFEST)} changed while it was read; try again")
     for name, expected in json.loads((path / MANIFEST).read_text(encoding="utf-8")).items():
-        if not holds(folder, name, expected["bytes"], expected["sha256"]):
+        if not matches(folder, name, expected["bytes"], expected["sha256"]):
             raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
 
 

@@ -1,1 +1,1 @@
-"""The paper's tables with agggen's numbers beside the published ones, from run records or new trainings."""
+"""Reproduces the paper's tables: published scores and agggen's, from run records or new trainings."""

@@ -1,4 +1,4 @@
-"""Compares our runs, by mean and spread over seeds, with published systems; refuses records that are not comparable."""
+"""Compares our scores (mean and standard deviation over seeds) with published ones; refuses incomparable records."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from agggen.errors import ConfigError
 from agggen.evaluation import without_counts
 from agggen.report.build import source_of
 from agggen_platform.reproduction.records import RunRecord, Score
-from agggen_platform.reproduction.tables import Line, Table
+from agggen_platform.reproduction.tables import SystemRow, Table
 
-_ABSENT = Score(reason="its evaluation has no such score")
+_ABSENT = Score(reason="the report does not contain this score")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A system of the table."""
+    """A row of the table."""
 
     system: str
-    scores: Mapping[str, tuple[float, ...]]  # for each column, one number per run, or the published number
-    source: str = ""  # the source of published numbers; empty for our systems
-    runs: tuple[RunRecord, ...] = ()
+    scores: Mapping[str, tuple[float, ...]]  # column -> one score per run, or the published score
+    source: str = ""  # the source of published scores; empty for our systems
+    runs: tuple[RunRecord, ...] = ()  # empty for published systems
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: published systems, each followed by our system of the same name; our other systems come last."""
+    """A table's rows: published systems, each followed by our system of the same name; then our other systems."""
 
     table: Table
     records: tuple[RunRecord, ...]
     rows: tuple[Row, ...]
-    missing: tuple[str, ...]  # why numbers of our systems are missing
+    missing: tuple[str, ...]  # messages about missing scores of our systems
 
 
 def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
-    """Builds the table.
+    """Builds the rows of the table from our records and the published scores.
 
     Raises:
         ConfigError: records differ in test records, protocol, recipe, inference settings of a system, or signature of a
             score; the message names the records.
     """
     _check(table, records)
-    our_rows = {line.name: row for line in table.lines if (row := _ours(line, records))}
+    our_rows = {line.name: row for line in table.system_rows if (row := _row_of_ours(line, records))}
     rows: list[Row] = []
     for system in table.published:
         rows.append(Row(system.system, {name: (score,) for name, score in system.scores.items()}, source_of(system)))
@@ -54,14 +54,14 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
         if score.value is None:
             reasons.setdefault((column, score.reason or "it is undefined"), {})[record.name] = None
     missing = tuple(
-        f"{column} has no number for {'any of ours' if len(runs) == len(records) else ', '.join(runs)}: {reason}"
+        f"{column} is missing for {'all our runs' if len(runs) == len(records) else ', '.join(runs)}: {reason}"
         for (column, reason), runs in reasons.items()
     )
     return Comparison(table, tuple(records), (*rows, *our_rows.values()), missing)
 
 
-def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
-    """The row of one of our systems; a column has numbers only if all runs of the system have its score."""
+def _row_of_ours(line: SystemRow, records: Sequence[RunRecord]) -> Row | None:
+    """The row of one of our systems, None without records; a column is empty unless all runs have its score."""
     runs = tuple(record for record in records if record.system == line.system)
     scores = {}
     for column, name in line.scores.items():
@@ -71,8 +71,8 @@ def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
 
 
 def _scores(table: Table, records: Sequence[RunRecord]) -> Iterator[tuple[str, str, RunRecord, Score]]:
-    """(column, name in the report, record, score) of each of our numbers."""
-    for line in table.lines:
+    """(column, name in the report, record, score) for each of our scores."""
+    for line in table.system_rows:
         for column, name in line.scores.items():
             for record in records:
                 if record.system == line.system:
@@ -83,7 +83,7 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
     for record in records:
         if table.inputs not in (None, record.inputs):
             raise ConfigError(
-                f"the record {record.name} is for {record.inputs:,} test records, but the published numbers of table "
+                f"the record {record.name} is for {record.inputs:,} test records, but the published scores of table "
                 f"{table.name} are for {table.inputs:,}; {_remedy(table)}"
             )
     for field in ("recipe", "protocol", "corpus_fingerprint"):
@@ -110,11 +110,11 @@ def _check_equal(table: Table, subject: str, values: Sequence[tuple[str, object]
 
 
 def _remedy(table: Table) -> str:
-    return f"remove it, or evaluate again: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
+    return f"delete the record, or evaluate again: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
 
 
 def rows_of(comparison: Comparison) -> list[list[str]]:
-    """The table's rows, header first; the last column has the source of the numbers."""
+    """The cells of the table, header row first; the last column is the source of the scores."""
     sources = _sources(comparison)
     columns = comparison.table.columns
     rows = [["system", *(column.name for column in columns), "from"]]
@@ -126,18 +126,14 @@ def rows_of(comparison: Comparison) -> list[list[str]]:
 
 
 def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
-    """The notes below the table: sources, how the numbers were computed, missing numbers.
-
-    Args:
-        where: where our records are, for messages.
-    """
+    """The notes below the table: sources, protocol, signatures, missing scores. `where`: location of our records."""
     table = comparison.table
     yield from (f"[{number}] {source}." for number, source in enumerate(_sources(comparison), start=1))
     if table.how:
         yield f"Published: {table.how}."
     if not comparison.records:
         command = f"agggen reproduce {table.name} --runs runs --seeds 1,2,3"
-        yield f"There are no records {where}. To train and evaluate: {command}"
+        yield f"There are no records {where}. To create them: {command}"
         return
     yield from (f"{column.name}: {column.note}." for column in table.columns if column.note)
     record = comparison.records[0]
@@ -156,7 +152,7 @@ def _sources(comparison: Comparison) -> list[str]:
 
 
 def _cell(values: Sequence[float], digits: int) -> str:
-    """``58.74``, ``58.74 (58.50 to 58.98)`` for two runs, ``58.74 ± 0.24`` for more; ``-`` for none."""
+    """The mean: ``58.74`` for one run, ``58.74 (58.50 to 58.98)`` for two, ``58.74 ± 0.24`` for more; ``-``: none."""
     if not values:
         return "-"
     mean = f"{fmean(values):.{digits}f}"

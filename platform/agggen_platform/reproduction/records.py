@@ -1,4 +1,4 @@
-"""Run records: the scores of one system with one seed in a table, and what they depend on.
+"""Run records: the scores of one system with one seed, with recipe, settings and fingerprints.
 
 A record is one line of JSON. New records are written to ``RUNS/records/TABLE/SYSTEM-SEED.json``; the records that ship
 with agggen are the lines of ``records/TABLE.jsonl`` in this package.
@@ -31,8 +31,8 @@ class Score:
     __pydantic_config__ = _STRICT
 
     value: float | None = None  # None: undefined, or not computed
-    interval: tuple[float | None, float | None] | None = None  # the 95 % confidence interval over records
-    signature: str = ""
+    interval: tuple[float | None, float | None] | None = None  # 95 % bootstrap confidence interval over test records
+    signature: str = ""  # how the score was computed
     reason: str = ""  # why the score was not computed
 
 
@@ -42,26 +42,26 @@ class RunRecord:
 
     __pydantic_config__ = _STRICT
 
-    system: str  # the system's key
+    system: str  # `System.key`
     seed: int
-    recipe: tuple[str, ...]  # the preset and overrides of both trainings, without settings of the machine
+    recipe: tuple[str, ...]  # preset and overrides of the trainings, without settings of the machine
     corpus_fingerprint: str  # the fingerprint of the test records
     inputs: int  # number of test records
     protocol: str
     bundle: str  # the fingerprint of the model
-    settings: Mapping[str, Scalar]  # inference settings that the scores depend on
-    scores: Mapping[str, Score]  # the scores by ``section/name`` of the report
+    settings: Mapping[str, Scalar]  # inference settings that affect the scores
+    scores: Mapping[str, Score]  # ``section/name`` in the report -> score
 
     @property
     def name(self) -> str:
         return f"{self.system}-{self.seed}"
 
     def inference(self, table: Table) -> dict[str, Scalar]:
-        """The inference settings that `table` depends on; settings that the record lacks have their defaults."""
-        return table.relevant(flatten(InferenceConfig()) | dict(self.settings))
+        """The inference settings that affect the scores of `table`; defaults for settings not in the record."""
+        return table.score_settings(flatten(InferenceConfig()) | dict(self.settings))
 
     def to_json(self) -> str:
-        """The record as one line of JSON."""
+        """One line of JSON."""
         values = _ADAPTER.dump_python(self, exclude_defaults=True)
         return json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -70,13 +70,13 @@ _ADAPTER: TypeAdapter[RunRecord] = TypeAdapter(RunRecord)
 
 
 def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
-    """The records of a table, in the order of its systems, then by seed.
+    """The records of a table, sorted by the table's order of systems, then by seed.
 
     Args:
-        runs: the folder of runs; None for the records that ship with agggen.
+        runs: the folder of runs; None: the records that ship with agggen.
 
     Raises:
-        ConfigError: an invalid record, or a record of a system that the table does not have.
+        ConfigError: a record is invalid, or its system is not in the table.
     """
     if runs is None:
         shipped = resources.files("agggen_platform.reproduction") / FOLDER / f"{table.name}.jsonl"
@@ -89,7 +89,7 @@ def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
     order = [system.key for system in table.systems]
     for (source, _), record in zip(sources, records, strict=True):
         if record.system not in order:
-            raise ConfigError(f"{source}: table {table.name} has no system {record.system}, only {', '.join(order)}")
+            raise ConfigError(f"{source}: table {table.name} has no system {record.system}; it has {', '.join(order)}")
     return sorted(records, key=lambda record: (order.index(record.system), record.seed))
 
 

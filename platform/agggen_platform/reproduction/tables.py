@@ -1,4 +1,4 @@
-"""The tables that can be reproduced: recipes, systems, measures and published numbers.
+"""The reproducible tables: recipes, systems, measures and published scores.
 
 All recipes and inference settings were chosen on development data.
 """
@@ -16,13 +16,13 @@ from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, Publ
 from agggen.evaluation.values import VALUES
 
 Model = Literal["transformer", "agggen", "student"]
-"""A student learns from texts of AggGen models; see `agggen_platform.distillation`."""
+"""A student is trained on texts of AggGen models; see `agggen_platform.distillation`."""
 MODELS: tuple[Model, ...] = ("transformer", "agggen")
 """The models trained on the corpus itself, in the order of training."""
 TEACHERS = (1, 2, 3)
-"""The seeds of the AggGen models that write the texts of every student."""
+"""The seeds of the AggGen models that generate the training texts of every student."""
 SUBSETS = 20_000
-"""The largest number of subsets of training records for which the teachers write texts. WebNLG has 12,444."""
+"""Maximum number of subsets of training records for which teachers generate texts. WebNLG has 12,444."""
 
 _SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
 _MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
@@ -32,11 +32,12 @@ _PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ab
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the models of a corpus are trained: a plain Transformer; AggGen, which starts from the Transformer's weights;
-    and, for some tables, a student, which starts from AggGen's weights.
+    """The settings for training the models of a corpus.
+
+    AggGen starts from the weights of the plain Transformer, and the student (only for some tables) from AggGen's.
     """
 
-    name: str  # the first part of the runs' names
+    name: str  # prefix of the runs' names
     corpus: str  # the name of the corpus in the catalogue
     preset: str
     overrides: tuple[str, ...] = ()
@@ -44,32 +45,32 @@ class Recipe:
     def run_name(self, model: Model, seed: int) -> str:
         return f"{self.name}-{model}-{seed}"
 
-    def decisive(self, more: Sequence[str] = ()) -> tuple[str, ...]:
-        """The preset and the overrides of all trainings, without overrides that only concern the machine."""
-        overrides = (*self.overrides, *more)
+    def result_settings(self, user_overrides: Sequence[str] = ()) -> tuple[str, ...]:
+        """The preset and the overrides that affect the trained models, without settings of the machine."""
+        overrides = (*self.overrides, *user_overrides)
         return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
 
-    def settings(self, model: Model, seed: int, more: Sequence[str] = (), start: str = "") -> list[str]:
+    def settings(self, model: Model, seed: int, user_overrides: Sequence[str] = (), start: str = "") -> list[str]:
         """The overrides of one training.
 
         Args:
-            more: further overrides of the user; see `check_overrides`.
-            start: the Transformer's bundle, from which AggGen's training starts.
+            user_overrides: the user's overrides; see `check_overrides`.
+            start: the address of the Transformer's bundle, from which AggGen's training starts.
         """
         start_from = [f"training.start={start}"] if start and model == "agggen" else []
-        return [*self.overrides, *more, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
+        return [*self.overrides, *user_overrides, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
 
 
 @dataclass(frozen=True)
 class System:
     """A trained model with inference settings; each system and seed has one evaluation and one record."""
 
-    key: str  # the system's name in the names of records
-    name: str
+    key: str  # identifies the system in names of records
+    name: str  # the name in the table
     model: Model
     inference: tuple[str, ...] = ()  # overrides of the recipe's inference settings
     phrases: str | None = None
-    """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted`."""
+    """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted_bundle`."""
 
 
 @dataclass(frozen=True)
@@ -77,17 +78,17 @@ class Column:
     """A measure."""
 
     name: str
-    digits: int = 2
-    note: str = ""  # an explanation of the name, if needed
+    digits: int = 2  # decimal places
+    note: str = ""  # explanation of the name, printed below the table
 
 
 @dataclass(frozen=True)
-class Line:
+class SystemRow:
     """The row of one of our systems."""
 
-    name: str  # if a published system has the same name, the row follows it
-    system: str  # the key of the system
-    scores: Mapping[str, str]  # for each column, ``section/name`` of the score in the report
+    name: str  # if a published system has the same name, the row is placed after it
+    system: str  # `System.key`
+    scores: Mapping[str, str]  # column -> ``section/name`` of the score in the report
 
 
 @dataclass(frozen=True)
@@ -98,22 +99,22 @@ class Table:
     title: str
     recipe: Recipe
     corpus: str
-    split: str  # each system is evaluated once on this split of the corpus
+    split: str  # each system is evaluated once on this split of `corpus`
     columns: tuple[Column, ...]
     systems: tuple[System, ...]
-    lines: tuple[Line, ...]
+    system_rows: tuple[SystemRow, ...]
     published: tuple[Published, ...] = ()
-    how: str = ""  # how the published numbers were computed
-    inputs: int | None = None  # the number of test records of the published numbers; None: unknown
+    how: str = ""  # the protocol of the published scores
+    inputs: int | None = None  # number of test records of the published scores; None: unknown
 
-    def relevant(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """The settings that the scores depend on: only planning settings for scores of plans and alignments."""
-        names = [name for line in self.lines for name in line.scores.values()]
+    def score_settings(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The inference settings that affect the scores: for tables of plans and alignments, only planning settings."""
+        names = [name for line in self.system_rows for name in line.scores.values()]
         of_plans = all(name.startswith(("plans/", "alignment/")) for name in names)
         return {name: value for name, value in settings.items() if not of_plans or name in _PLAN_SETTINGS}
 
 
-_AS_PUBLISHED = ("verify=off", "choice=score", "plan_weight=1")  # the joint probability of text and plan, equation 9
+_AS_PUBLISHED = ("verify=off", "choice=score", "plan_weight=1")  # by the joint probability, equation 9 of the paper
 SYSTEMS = (
     System("transformer", "Transformer", "transformer", ("ablation=plain", *_AS_PUBLISHED)),
     System("agggen", "AggGen", "agggen"),
@@ -135,10 +136,10 @@ def table_of_texts(
     extra: Iterable[str] = (),
     systems: tuple[System, ...] = SYSTEMS,
 ) -> Table:
-    """The systems of a board and ours, with the measures of the board.
+    """A table of the published systems of `board` and ours, with the board's measures.
 
     Args:
-        extra: further measures, of the board's protocol or from `agggen.evaluation.values`, for our systems only.
+        extra: further measures, only for our systems: of the board's protocol, or of `agggen.evaluation.values`.
     """
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra]
     of_protocol = PROTOCOLS[board.protocol]
@@ -152,7 +153,7 @@ def table_of_texts(
         board.split,
         tuple(columns),
         systems,
-        tuple(Line(system.name, system.key, scores) for system in systems),
+        tuple(SystemRow(system.name, system.key, scores) for system in systems),
         board.systems,
         f"protocol {board.protocol}: {board.how}" if board.systems else "",
         board.inputs,
@@ -173,12 +174,12 @@ _WEBNLG_3 = Recipe(
     (
         "corpus.name=webnlg-3.0",
         "corpus.test=dev",
-        "training.baseline.epochs=4",  # nearly as many texts seen as on WebNLG 2017
+        "training.baseline.epochs=4",  # epochs x texts is nearly that of the recipe for WebNLG 2017
         "training.joint.epochs=1",
         "training.precision=bfloat16",
     ),
 )
-_E2E = Recipe("e2e", "e2e", "e2e-quick", ("training.joint.alignment_penalty=null",))  # as in its existing records
+_E2E = Recipe("e2e", "e2e", "e2e-quick", ("training.joint.alignment_penalty=null",))  # as in the shipped records
 _E2E_CLEANED = Recipe("e2e-cleaned", "e2e-cleaned", "e2e-cleaned-quick")
 _ELEMENTS = Recipe("elements", "elements", "elements")
 
@@ -190,8 +191,8 @@ def _annotated(
     rows: Mapping[str, Mapping[str, str]],
     published: tuple[Published, ...],
 ) -> Table:
-    """A table about the 100 records that people annotated with plans."""
-    lines = tuple(Line(row, _AGGGEN.key, scores) for row, scores in rows.items())
+    """A table of scores on the 100 records with human plans and alignments (`webnlg-plans`)."""
+    lines = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())
     return Table(name, title, _WEBNLG, "webnlg-plans", "test", tuple(columns), (_AGGGEN,), lines, published, inputs=100)
 
 
@@ -207,7 +208,7 @@ def _plans() -> Table:
 
 
 def _alignment() -> Table:
-    names = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of triples that have a fact
+    names = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of triples that are aligned
     rows = {
         "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in names},
         "rule-based": {name: f"alignment/rule_based_{name}" for name in names},
@@ -218,13 +219,13 @@ def _alignment() -> Table:
 def _all() -> Iterable[Table]:
     webnlg = _board("webnlg", "test-seen", "webnlg")
     values = ("values_whole", "values_lenient", "invented")
-    slots = ("values_whole", "invented")  # E2E's boards have slot error rates instead of values_lenient
+    slots = ("values_whole", "invented")  # the E2E boards have slot error rates instead of values_lenient
     with_student = (*SYSTEMS, _STUDENT)
     yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values, with_student)
     unseen = _board("webnlg", "test-unseen", "webnlg")
     yield table_of_texts("webnlg-unseen", "WebNLG 2017, unseen categories", _WEBNLG, unseen, values, _UNSEEN_SYSTEMS)
     yield table_of_texts("webnlg-long", "WebNLG 2017, seen categories, trained longer", _WEBNLG_LONG, webnlg, values)
-    unpublished = Board("webnlg-3.0", "dev", 1667, "webnlg-3.0", "webnlg-2017", "", ())  # the test set is not used yet
+    unpublished = Board("webnlg-3.0", "dev", 1667, "webnlg-3.0", "webnlg-2017", "", ())  # the test set is reserved
     title = "WebNLG 3.0, development set"
     yield table_of_texts("webnlg-3.0", title, _WEBNLG_3, unpublished, ("bleu", "meteor", "ter", *values), SYSTEMS[:2])
     for name, title, recipe, corpus in (
@@ -243,18 +244,18 @@ TABLES: dict[str, Table] = {table.name: table for table in _all()}
 
 
 def find_table(name: str) -> Table:
-    """The table called `name`; if there is none, raises ConfigError, which names the most similar one."""
+    """The table called `name`; raises ConfigError, which suggests the most similar name, if there is none."""
     if name in TABLES:
         return TABLES[name]
     raise ConfigError(f"no table is called {name!r}; {hint(name, TABLES)}")
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
-    """Raises ConfigError if an override sets what the table fixes: corpus, seed, start or inference settings."""
+    """Raises ConfigError if an override changes corpus, seed, start or inference, which the table sets."""
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key in _TABLE_KEYS or key.split(".")[0] in _TABLE_KEYS:
             raise ConfigError(
-                f"{override}: the table fixes {key}; settings of the machine, such as training.threads=1, "
-                "can be given, and so can the model's sizes and the stages' schedules"
+                f"{override}: {key} is set by the table; allowed are settings of the machine, such as "
+                "training.threads=1, the model's sizes and the schedules of the training stages"
             )

@@ -1,12 +1,12 @@
 """Creates the records of a table: trains the models of each seed, and evaluates each system once on the test split.
 
-    RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs, as `agggen train --name` writes them
-    RUNS/texts-HASH/, RUNS/CORPUS-student-SEED/                texts of the teachers and a run, as by `agggen distill`
+    RUNS/CORPUS-transformer-SEED/, RUNS/CORPUS-agggen-SEED/    runs of `agggen train --name`
+    RUNS/texts-HASH/, RUNS/CORPUS-student-SEED/                texts of the teachers and the run of `agggen distill`
     RUNS/CORPUS-agggen-SEED/bundle-PHRASES/                    the same model with sentences for unknown predicates
-    RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports, as `agggen evaluate` writes them
+    RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports of `agggen evaluate`
     RUNS/records/TABLE/SYSTEM-SEED.json                        records, one per report
 
-After an interruption the same call resumes trainings from their last checkpoints and reuses existing reports. The test
+After an interruption, the same call resumes trainings from their last checkpoints and reuses existing reports. The test
 split is read only after all models of the seed are trained.
 """
 
@@ -28,7 +28,7 @@ from agggen.training.adaptation import adaptation
 from agggen.training.data import Data, training_dataset
 from agggen.training.progress import ProgressLines, writing_lines
 from agggen_platform import evaluation
-from agggen_platform.adjusting import adjusted
+from agggen_platform.adjusting import adjusted_bundle
 from agggen_platform.bulk.model import open_model
 from agggen_platform.distillation import Distillation
 from agggen_platform.job_config import JobConfig
@@ -45,13 +45,13 @@ def reproduce(
     """Trains and evaluates the systems that have no record for these seeds, and writes their records.
 
     Args:
-        overrides: settings for all trainings, as for `agggen train`.
-        fresh: evaluate again and replace the records of these seeds; finished trainings are kept.
+        overrides: overrides for all trainings, as for `agggen train`.
+        fresh: evaluate again and replace the records of these seeds; keep finished trainings.
 
     Raises:
-        ConfigError: an unknown setting, a setting that the table fixes, or an existing record of another bundle,
+        ConfigError: an unknown setting, a setting that the table sets itself, or an existing record of another bundle,
             recipe or inference setting.
-        CorpusError: a corpus is missing, or differs from that of the published numbers.
+        CorpusError: a corpus is missing, or has another number of records than that of the published scores.
         ClaimedError, StoppedError, TrainingError: see `train_job`.
     """
     check_overrides(overrides)
@@ -61,18 +61,18 @@ def reproduce(
     needed = {(table.corpus, table.split), *((system.phrases, "train") for system in table.systems if system.phrases)}
     for corpus, split in sorted(needed):
         if corpus in catalogue:
-            load(corpus, split)  # raises an error if the corpus is missing; reads no records
+            load(corpus, split)  # raises CorpusError if the corpus is missing; records are read lazily
     for seed in seeds:
-        _Seed(table, runs, seed, tuple(overrides), say).complete(fresh)
+        _SeedRun(table, runs, seed, tuple(overrides), say).complete(fresh)
 
 
 def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) -> InferenceConfig:
-    """The inference settings of a system: the recipe's and its own."""
+    """The inference settings of a system: those of the recipe with the system's overrides."""
     trained = load_config(JobConfig, recipe.preset, recipe.settings("agggen", 1, overrides))
     return load_config(InferenceConfig, None, [*overrides_of(trained.inference), *system.inference])
 
 
-class _Seed:
+class _SeedRun:
     """The trainings and evaluations of a table with one seed."""
 
     def __init__(
@@ -91,18 +91,18 @@ class _Seed:
             return
         for model in dict.fromkeys(system.model for system in missing):
             self.train(model)
-        self.check(existing)  # compares with the models trained above
+        self.check(existing)  # again, because now the bundles exist
         for system in missing:
             self.evaluate(system, fresh)
 
     def check(self, records: Sequence[RunRecord]) -> None:
-        """Raises ConfigError if a record has another bundle, recipe or inference setting than this table."""
+        """Raises ConfigError if a record's bundle, recipe or inference settings are not the current ones."""
         for record in records:
             system = next(system for system in self.table.systems if system.key == record.system)
             bundle = self.bundle_of(system)
-            settings = self.table.relevant(flatten(inference_of(self.recipe, system, self.overrides)))
+            settings = self.table.score_settings(flatten(inference_of(self.recipe, system, self.overrides)))
             recorded: dict[str, object] = {"recipe": record.recipe, **record.inference(self.table)}
-            current: dict[str, object] = {"recipe": self.recipe.decisive(self.overrides), **settings}
+            current: dict[str, object] = {"recipe": self.recipe.result_settings(self.overrides), **settings}
             if (bundle / "manifest.json").is_file():
                 recorded["bundle"], current["bundle"] = record.bundle, fingerprint(bundle)
             differing = [
@@ -113,8 +113,8 @@ class _Seed:
             if differing:
                 raise ConfigError(
                     f"{self.runs / FOLDER / self.table.name / record.name}.json does not match {system.name}: "
-                    f"{'; '.join(differing)}. Evaluate the test split again and replace the records of this seed with "
-                    "--fresh, or use another --runs"
+                    f"{'; '.join(differing)}. Use --fresh to evaluate the test split again and replace the records of "
+                    "this seed, or use another --runs"
                 )
 
     def train(self, model: Model) -> Finished:
@@ -131,26 +131,26 @@ class _Seed:
         return done
 
     def config_of(self, model: Model, name: str) -> JobConfig:
-        """The configuration of the run `name`, which trains the model on the corpus itself."""
+        """The configuration of the run `name`, which trains a Transformer or AggGen model."""
         start = json.dumps(self.train("transformer").address) if model == "agggen" else ""
         settings = self.recipe.settings(model, self.seed, self.overrides, start)
         bundle = self.runs / name / "bundle"
-        if (bundle / "manifest.json").is_file():  # reuse a finished run; systems set their own inference
+        if (bundle / "manifest.json").is_file():  # keeps the name of a finished run; systems set their own inference
             settings += as_overrides({"inference": resolved(load_bundle(bundle).inference)})
         return load_config(JobConfig, self.recipe.preset, settings)
 
     def prepare_student(self) -> tuple[JobConfig, Data]:
-        """Trains the teachers and lets them write texts; returns the student's configuration and data."""
-        own = str(self.train("agggen").path)
+        """Trains the teachers and generates their texts; returns the student's configuration and data."""
+        start = str(self.train("agggen").path)
         teachers = [open_model(str(self.of_seed(seed).train("agggen").path)) for seed in TEACHERS]
         distillation = Distillation(teachers, training_dataset(self.recipe.corpus), SUBSETS)
         actors = load_config(JobConfig, self.recipe.preset, [*self.recipe.overrides, *self.overrides]).cluster.workers
         texts = distillation.write(self.runs / distillation.name, actors, say=self.say)
         overrides = [*self.overrides, f"training.seed={self.seed}"]
-        return adaptation(JobConfig, own, texts, None, overrides, note=self.say, preset="distill")
+        return adaptation(JobConfig, start, texts, None, overrides, note=self.say, preset="distill")
 
-    def of_seed(self, seed: int) -> _Seed:
-        return self if seed == self.seed else _Seed(self.table, self.runs, seed, self.overrides, self.say)
+    def of_seed(self, seed: int) -> _SeedRun:
+        return self if seed == self.seed else _SeedRun(self.table, self.runs, seed, self.overrides, self.say)
 
     def bundle_of(self, system: System) -> Path:
         """The folder of the system's bundle, which may not exist yet."""
@@ -160,24 +160,24 @@ class _Seed:
         return self.trained[system.model].path if system.model in self.trained else folder / "bundle"
 
     def evaluate(self, system: System, fresh: bool) -> None:
-        """Evaluates the system on the test split, unless the report exists, and writes the record."""
+        """Writes the system's record; evaluates it on the test split unless its report exists."""
         folder = self.runs / self.trained[system.model].run_name
         with claim(Folder(str(folder))):
             bundle = self.bundle_of(system)
             if system.phrases and (fresh or not bundle.exists()):
                 rmtree(bundle, ignore_errors=True)
-                save_bundle(bundle, adjusted(self.trained[system.model].path, phrases=system.phrases))
+                save_bundle(bundle, adjusted_bundle(self.trained[system.model].path, phrases=system.phrases))
             self.evaluate_bundle(system, bundle, folder, fresh)
 
     def evaluate_bundle(self, system: System, bundle: Path, folder: Path, fresh: bool) -> None:
-        """Evaluates `bundle` as the model of `system`; its report is below `folder`, which the caller has claimed."""
+        """Evaluates `bundle` as the model of `system`; writes below `folder`, whose claim the caller must hold."""
         table = self.table
         inference = overrides_of(inference_of(self.recipe, system, self.overrides))
         task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, inference)
         if table.inputs not in (None, len(task.records)):
             raise CorpusError(
-                f"{table.corpus} {table.split} has {len(task.records):,} records, but the published numbers of table "
-                f"{table.name} are for {table.inputs:,}: this is another test set"
+                f"{table.corpus} {table.split} has {len(task.records):,} records, but the published scores of table "
+                f"{table.name} are for {table.inputs:,}: the test sets differ"
             )
         self.say(f"{system.name}, seed {self.seed}: {len(task.records):,} records of {task.corpus} {task.split}")
         path = folder / "evaluation" / task.name
@@ -194,29 +194,29 @@ class _Seed:
 
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]
-        shown = {name for line in self.table.lines for name in line.scores.values()}
+        in_table = {name for line in self.table.system_rows for name in line.scores.values()}
         scores = {}
         for key, section in report["scores"].items():
             for measure in section["measures"]:
-                if (name := f"{key}/{measure['name']}") in shown:
+                if (name := f"{key}/{measure['name']}") in in_table:
                     reason = measure.get("not_computed", "")
                     interval, signature = measure.get("interval_95"), measure.get("signature", "")
                     scores[name] = Score(measure["value"], interval and (interval[0], interval[1]), signature, reason)
         return RunRecord(
             system.key,
             self.seed,
-            self.recipe.decisive(self.overrides),
+            self.recipe.result_settings(self.overrides),
             identity["records"],
             report["run"]["records"],
             identity["protocol"],
             identity["bundle"],
-            self.table.relevant(settings),
+            self.table.score_settings(settings),
             scores,
         )
 
 
 def _read_report(folder: Path, identity: Mapping[str, str | int]) -> dict[str, Any] | None:
-    """The report of the evaluation `identity`; None if it does not exist."""
+    """The report in `folder` if it is of the evaluation `identity`, else None."""
     try:
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         return report if report["identity"] == dict(identity) else None

@@ -4,6 +4,6 @@
 
     report = segment("prepared/e2e", "s3://corpora/e2e-facts", SegmentConfig())
 
-A job is identified by its fingerprint (inputs, segmenter, alignment), with which the names of its parts end. The README
-describes the output ("Segmentation job"), `sharded` how it is written; ``agggen.load_dataset`` reads it.
+A job is identified by its fingerprint (of inputs, segmenter, alignment), which is part of its output file names.
+Output: README, "Segmentation job"; ``agggen.load_dataset`` reads it. Shards, retries and commits: `sharded`.
 """

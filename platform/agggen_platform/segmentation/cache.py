@@ -1,8 +1,8 @@
-"""A cache of facts by text, shared by jobs: one SQLite file for each fingerprint of a segmenter.
+"""A cache of facts by text, shared by jobs: one SQLite file per segmenter fingerprint.
 
-Several processes may use a file at once. The folder must be on a local disk, so each node of a cluster has its own. If
-the file is damaged or locked for too long, or the disk is full, the cache is disabled with a warning. A file that
-reaches its size limit is emptied.
+Several processes may use a file concurrently. It must be on a local disk, so each node has its own cache. If the file
+is damaged or locked for too long, or the disk is full, the cache is disabled with a warning. A file that reaches its
+size limit is emptied.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ from agggen.facts import check_facts
 from agggen_platform.cache import cache_limit
 
 _log = logging.getLogger(__name__)
-_LOOKUP = 500  # keys in one query; old versions of SQLite accept at most 999
+_KEYS_PER_QUERY = 500  # old versions of SQLite accept at most 999
 
 
 class FactCache:
-    """The facts of a segmenter by text. Several threads may use it, but not at the same time."""
+    """The facts of a segmenter by text. May be used from several threads, but not concurrently."""
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self.errors = 0
-        """How often the cache failed."""
+        """The number of failures of the cache."""
         self._connection: sqlite3.Connection | None = None
         self._path = folder / (re.sub(r"[^\w.\-]", "_", fingerprint) + ".sqlite")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # Waits 30 s for other processes. Ray Data creates a worker in one thread and calls it in another.
+            # timeout: 30 s for locks. check_same_thread: Ray Data creates and calls a worker in different threads.
             self._connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
             execute = self._connection.execute
-            execute("PRAGMA synchronous=OFF")  # an entry that is lost in a crash is computed again
+            execute("PRAGMA synchronous=OFF")  # entries lost in a crash can be recomputed
             page_size = execute("PRAGMA page_size").fetchone()[0]
             execute(f"PRAGMA max_page_count = {cache_limit() // page_size}")
             execute("BEGIN IMMEDIATE")
             execute("CREATE TABLE IF NOT EXISTS facts (text BLOB PRIMARY KEY, ends BLOB) WITHOUT ROWID")
             execute("COMMIT")
         except (sqlite3.DatabaseError, OSError) as error:
-            self._give_up(error)
+            self._disable(error)
 
     def get(self, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The facts of the texts that are in the cache."""
+        """Text -> facts for those texts that are in the cache."""
         if self._connection is None:
             return {}
         cached: dict[str, tuple[str, ...]] = {}
         by_key = {_key(text): text for text in texts}
         all_keys = list(by_key)
         try:
-            for start in range(0, len(all_keys), _LOOKUP):
-                keys = all_keys[start : start + _LOOKUP]
+            for start in range(0, len(all_keys), _KEYS_PER_QUERY):
+                keys = all_keys[start : start + _KEYS_PER_QUERY]
                 query = f"SELECT text, ends FROM facts WHERE text IN ({','.join('?' * len(keys))})"
                 for key, ends in self._connection.execute(query, keys):
                     if (facts := _pieces(by_key[key], ends)) is not None:
                         cached[by_key[key]] = facts
         except sqlite3.DatabaseError as error:
-            self._give_up(error)
+            self._disable(error)
         return cached
 
     def put(self, facts: Mapping[str, Iterable[str]]) -> None:
-        """Stores the facts of texts."""
+        """Stores `facts`, a mapping of texts to their facts."""
         if self._connection is None or not facts:
             return
         rows = [(_key(text), array("I", accumulate(map(len, pieces))).tobytes()) for text, pieces in facts.items()]
@@ -83,18 +83,18 @@ class FactCache:
             else:
                 execute("COMMIT")
         except sqlite3.DatabaseError as error:
-            self._give_up(error)
+            self._disable(error)
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _give_up(self, error: Exception) -> None:
-        """Disables the cache; a programming error is raised again."""
+    def _disable(self, error: Exception) -> None:
+        """Closes the cache with a warning; raises `error` if it is a ProgrammingError, which is a bug."""
         if isinstance(error, sqlite3.ProgrammingError):
             raise error
-        _log.warning("the cache of facts %s cannot be used: %s", self._path, error)
+        _log.warning("the fact cache %s is disabled: %s", self._path, error)
         self.errors += 1
         self.close()
 
@@ -104,7 +104,7 @@ def _key(text: str) -> bytes:
 
 
 def _pieces(text: str, ends: bytes) -> tuple[str, ...] | None:
-    """The text split at the offsets `ends`; None if they do not fit the text, because the entry is damaged."""
+    """The text split at the offsets `ends` (uint32 array); None if they do not fit the text (a damaged entry)."""
     try:
         offsets = array("I", ends)
         return check_facts(text, [text[a:b] for a, b in zip([0, *offsets], offsets, strict=False)])

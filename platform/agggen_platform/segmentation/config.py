@@ -1,4 +1,4 @@
-"""The configuration of a segmentation job, and its fingerprint: a hash of everything that affects its result."""
+"""The configuration of a segmentation job, and its fingerprint: a hash of all inputs that affect its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agggen_platform.sharded.config import ShardedConfig
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
 
-FORMAT = 4  # version of the output format; incremented when the same job would have a different result
+FORMAT = 4  # part of the fingerprint; incremented when a code change alters the result of the same job
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class SegmentConfig(ShardedConfig):
 
     facts: SegmenterConfig = field(default_factory=SegmenterConfig)  # the segmenter
     alignment: Literal["normal", "surface", "none"] = "normal"
-    """The rule that aligns triples to facts (``agggen.alignment.align``); none: facts are not aligned."""
+    """The rule that aligns triples to facts (``agggen.alignment.align``); none: do not align."""
     batch_size: int = 4096
-    """Texts per call of the segmenter, which processes each different sentence once; larger is faster."""
+    """Texts per call of the segmenter, which processes each distinct sentence once; larger is faster."""
     cache: Literal["auto", "on", "off"] = "auto"
-    """Whether facts are cached; auto: unless the segmenter is rule-based and therefore as fast as the cache."""
+    """Whether to cache facts; auto: only if the segmenter is not rule-based, as rules are as fast as the cache."""
     cache_dir: str | None = None
     """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
 
@@ -38,14 +38,14 @@ class SegmentConfig(ShardedConfig):
 
     @property
     def cache_folder(self) -> str | None:
-        """The cache's folder; None: no cache."""
+        """The folder of the fact cache; None: no cache."""
         if self.cache == "off" or (self.cache == "auto" and self.facts.source in RULES):
             return None
         return self.cache_dir or str(cache_folder() / "facts")
 
 
 def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str) -> str:
-    """The fingerprint of a job: inputs, segmenter, alignment, but no settings that only affect the speed."""
+    """The fingerprint of a job: a hash of inputs, segmenter fingerprint and alignment."""
     inputs = {source.split: [source.corpus, source.fingerprint] for source in sources}
     content = {"format": FORMAT, "inputs": inputs, "segmenter": segmenter, "alignment": config.alignment}
     return sharded.fingerprint(content)

@@ -1,4 +1,4 @@
-"""The driver of a segmentation job: plans shards, runs workers, publishes the result."""
+"""The driver of a segmentation job: plans shards, runs workers, publishes the output."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Progress = driver.Progress[Counts]
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """Counts of a split of the output."""
+    """Counts of one split."""
 
     rows: int  # rows of the input
-    records: int  # valid rows, which are written to the parts
+    records: int  # valid rows, which are in the output
     references: int
     facts: int
     rejects: int
@@ -43,29 +43,25 @@ class SplitReport:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentReport(driver.Report[Counts]):
-    """A finished job."""
-
     splits: dict[str, SplitReport]
 
 
 class Output(JobFolder):
-    """A folder that belongs to one segmentation job."""
+    kind, output_name = "segmentation", "facts"
 
-    kind, product = "segmentation", "facts"
-
-    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+    def is_output_file(self, name: str, job_file: dict[str, Any] | None) -> bool:
         if name == MANIFEST or name.startswith(("rejects/", f"{WORK}/")):
             return True
-        if about is None:
+        if job_file is None:
             return name.endswith(".parquet")
-        return name.startswith(tuple(f"{split}/" for split in about["splits"]))
+        return name.startswith(tuple(f"{split}/" for split in job_file["splits"]))
 
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
         return [*(part for split in manifest["splits"].values() for part in split["parts"]), *manifest["rejects"]]
 
 
 def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
-    """The splits to segment: the Parquet file at `address`, or ``SPLIT.parquet`` in a folder, by default all of them.
+    """The splits to segment: the Parquet file at `address`, or each ``SPLIT.parquet`` in a folder (default: all).
 
     Raises:
         CorpusError: there is no file, a split is missing or occurs twice, or a file is not a corpus.
@@ -78,14 +74,14 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     folder = Folder(address)
     names = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
     if not names:
-        raise CorpusError(f"{address} contains no SPLIT.parquet; make them with: agggen prepare NAME --out DIR")
+        raise CorpusError(f"{address} contains no SPLIT.parquet; create them: agggen prepare NAME --out DIR")
     if missing := [split for split in splits if split not in names]:
         raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(names)}")
     sources = [open_source(folder, f"{name}.parquet") for name in names if not splits or name in splits]
     by_split: dict[str, Source] = {}
     for source in sources:
         if (other := by_split.setdefault(source.split, source)) is not source:
-            raise CorpusError(f"{source.address} and {other.address} are both the split {source.split!r}")
+            raise CorpusError(f"{source.address} and {other.address} both contain the split {source.split!r}")
     return sources
 
 
@@ -104,14 +100,14 @@ def segment(
     Args:
         corpus: the folder of a prepared corpus or one of its files, local or on S3.
         out: a folder, local or on S3.
-        fresh: delete the output of this or another segmentation job in `out`.
-        tracker: creates the run log, given the run's name; called only if the job is not finished yet.
+        fresh: first delete the output of any segmentation job in `out`.
+        tracker: creates the run log from the run's name; only called for an unfinished job.
         progress: called after every shard.
 
     Raises:
         ConfigError: the segmenter does not exist.
         CorpusError: the input is missing or not a corpus, or `out` contains other files.
-        ClaimedError: another job works on `out`.
+        ClaimedError: another job is writing to `out`.
         JobError: the input changed while it was read, too many texts were rejected, the segmenter failed on every text,
             or workers died repeatedly. The next run reuses the finished shards.
     """
@@ -132,8 +128,8 @@ def segment(
         output.begin(identity, splits=[source.split for source in sources])
         log = stack.enter_context(tracker(f"segment-{job}")) if tracker else None
         if log:
-            about = {"config_hash": config_hash(config), "segmenter": fact_segmenter.fingerprint, "job": job}
-            log.log_params(flatten(config) | inputs | about)
+            provenance = {"config_hash": config_hash(config), "segmenter": fact_segmenter.fingerprint, "job": job}
+            log.log_params(flatten(config) | inputs | provenance)
         by_split: dict[str, list[Shard]] = {}
         shards: list[Shard] = []
         for source in sources:
@@ -142,7 +138,7 @@ def segment(
         absolute = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
         settings = WorkerSettings(output.folder.address, job, absolute, fact_segmenter.fingerprint, corpora)
-        work = driver.process(
+        results = driver.run_shards(
             shards,
             ShardWorker,
             settings,
@@ -153,13 +149,13 @@ def segment(
             log=log,
         )
         reports = {
-            source.split: _report(source, [work.done[shard.index] for shard in by_split[source.split]])
+            source.split: _report(source, [results.done[shard.index] for shard in by_split[source.split]])
             for source in sources
         }
         manifest = {
             "job": job,
             "splits": {name: asdict(report) for name, report in reports.items()},
-            "rejects": [asdict(file) for shard in shards for file in work.done[shard.index].files[1:]],
+            "rejects": [asdict(file) for shard in shards for file in results.done[shard.index].files[1:]],
             "config": resolved(config),
             "segmenter": fact_segmenter.fingerprint,
             "inputs": inputs,
@@ -167,10 +163,10 @@ def segment(
         check_claim()
         output.publish(manifest, ("rejects", *reports))
         if log:
-            texts = work.counts.references
-            statistics = {"facts_per_text": work.counts.facts / max(1, texts), "texts": texts}
-            log.log_metrics(work.metrics() | statistics, step=len(shards))
-    return SegmentReport(splits=reports, progress=work.progress(), seconds=time.monotonic() - begin)
+            texts = results.counts.references
+            statistics = {"facts_per_text": results.counts.facts / max(1, texts), "texts": texts}
+            log.log_metrics(results.metrics() | statistics, step=len(shards))
+    return SegmentReport(splits=reports, progress=results.progress(), seconds=time.monotonic() - begin)
 
 
 def _check_unchanged(sources: Sequence[Source]) -> None:

@@ -1,4 +1,4 @@
-"""Converts rows of a prepared corpus to records with aligned facts, and rejects, in memory; `worker` handles files."""
+"""Converts rows of a prepared corpus to records with aligned facts and rejects; `worker` reads and writes files."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.sharded.config import ALL_FAILED, JobError
-from agggen_platform.sharded.shards import Shard, bare_record
+from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.sharded.worker import Tally
 
 
 @dataclass(slots=True)
 class Counts(Tally):
-    """Outcomes of rows."""
-
     noun = "texts"
 
     records: int = 0
     references: int = 0
     facts: int = 0
-    rejects: int = 0  # invalid rows, and references without facts
-    failed: int = 0  # distinct texts on which the segmenter failed; a later run retries them
-    segmented: int = 0  # distinct texts that were passed to the segmenter
-    sentences: int = 0  # sentences in the segmented texts
-    cached: int = 0  # distinct texts that were in the cache
+    rejects: int = 0  # invalid rows, and references for which there are no facts
+    failed: int = 0  # distinct texts on which the segmenter failed; the next run retries them
+    segmented: int = 0  # distinct texts passed to the segmenter
+    sentences: int = 0  # sentences in these texts
+    cached: int = 0  # distinct texts found in the cache
     cache_errors: int = 0
 
     @property
@@ -52,15 +50,18 @@ class RowSegmenter:
     def __init__(
         self, segmenter: FactSegmenter, config: SegmentConfig, shard: Shard, cache: FactCache | None = None
     ) -> None:
-        self.segmenter, self.config, self.file, self.cache = segmenter, config, shard.address, cache
+        self.segmenter, self.config, self.address, self.cache = segmenter, config, shard.address, cache
         self.duplicates = dict(shard.duplicates)
         self.counts = Counts()
         """Counts of all rows so far."""
         self.rejects: list[Reject] = []
-        """Invalid rows, and references without facts; ``line`` is the row."""
+        """Invalid rows, and references for which there are no facts; `Reject.line` is the row number."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
-        """The valid records among the rows, which are numbered from `first`; references without facts are left out."""
+        """The valid records of rows numbered from `first`, with only those references that have facts.
+
+        Raises JobError if the segmenter failed on all of at least `ALL_FAILED` texts.
+        """
         items = [self._record(row, number) for number, row in enumerate(rows, start=first)]
         texts = dict.fromkeys(
             reference.text
@@ -91,21 +92,21 @@ class RowSegmenter:
 
     def _reject(self, row: int, name: str | None, reason: str) -> None:
         self.counts.rejects += 1
-        self.rejects.append(Reject(self.file, row, name, reason))
+        self.rejects.append(Reject(self.address, row, name, reason))
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        """The record without its references, and each reference or its error; for an invalid record its error."""
+        """The record and its references, with an error message in place of an invalid reference or record."""
         earlier = self.duplicates.get(number)
         if earlier is not None:
             return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
         try:
-            record = bare_record(row)
+            record = record_without_references(row)
         except AggGenError as error:
             return str(error)
         return record, [_reference(record, reference) for reference in row.get("references") or ()]
 
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-        """The facts by text, and the errors by text for failed texts. Texts of similar length are batched."""
+        """Text -> facts, and text -> error of failed texts. Batches texts of similar length."""
         cached = self.cache.get(texts) if self.cache else {}
         uncached = sorted((text for text in texts if text not in cached), key=len)
         segmented: dict[str, tuple[str, ...]] = {}
@@ -133,7 +134,7 @@ class RowSegmenter:
             return tuple(map(Fact, facts))
         names: list[list[str]] = [[] for _ in facts]
         for name, fact in zip(record.predicates, align(record, facts, self.config.alignment).fact_of, strict=True):
-            if fact is not None:  # always true, as `align` gives each triple a fact by default
+            if fact is not None:  # for the type checker: by default `align` assigns every triple to a fact
                 names[fact].append(name)
         return tuple(Fact(text, tuple(predicates)) for text, predicates in zip(facts, names, strict=True))
 
@@ -142,11 +143,11 @@ def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
     try:
         if row is None or row["text"] is None:
             return "the reference has no text"
-        row["text"].encode()  # UnicodeError for a lone surrogate, which rows from elsewhere than Arrow may have
+        row["text"].encode()  # UnicodeError for a lone surrogate, possible in rows that do not come from Arrow
         plan = row.get("plan")
         reference = Reference(row["text"], None, Plan.parse(plan) if plan else None)
         if plan:
-            Record(record.id, record.triples, (reference,))  # checks that its predicates are the record's
+            Record(record.id, record.triples, (reference,))  # raises if the plan's predicates are not the record's
         return reference
     except (AggGenError, UnicodeError) as error:
         return str(error)

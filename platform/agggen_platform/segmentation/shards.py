@@ -1,4 +1,4 @@
-"""The splits of a corpus, and their shards."""
+"""The input splits of a segmentation job and their shards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from agggen.corpora.prepared import schema
 from agggen_platform.sharded import shards
-from agggen_platform.sharded.shards import Shard, bare_record
+from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.storage.folder import Folder
 
 _NEEDED = ("id", "triples", "references")
@@ -16,14 +16,14 @@ _NEEDED = ("id", "triples", "references")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A split to segment: a Parquet file."""
+    """A split to segment: the Parquet file `name` in `folder`."""
 
     folder: Folder
     name: str
     split: str
     corpus: str
     fingerprint: str  # a hash of the file's content
-    groups: tuple[int, ...]  # the rows of each row group
+    groups: tuple[int, ...]  # number of rows of each row group
 
     @property
     def rows(self) -> int:
@@ -41,15 +41,15 @@ def open_source(folder: Folder, name: str) -> Source:
         CorpusError: the file is missing, not Parquet, or lacks columns of a prepared corpus.
     """
     opened = shards.inspect_parquet(
-        folder, name, lambda columns, where: shards.check_columns(columns, _readable(), _NEEDED, where)
+        folder, name, lambda columns, address: shards.check_columns(columns, _expected_schema(), _NEEDED, address)
     )
     split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
     corpus = opened.metadata.get("corpus") or split
     return Source(folder, name, split, corpus, opened.fingerprint, opened.groups)
 
 
-def _readable() -> pa.Schema:
-    """The columns that a prepared corpus must have; facts are not read, and plans are optional."""
+def _expected_schema() -> pa.Schema:
+    """The columns of a prepared corpus that are type-checked, with only the text of references."""
     text = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
     return schema().set(schema().get_field_index("references"), text)
 
@@ -58,16 +58,16 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
     """Divides a split into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
-        job: the fingerprint of the job, with which each part's name ends.
-        first_index: the number of the first shard.
+        job: the fingerprint of the job, which is part of the output file names.
+        first_index: the index of the first shard.
     """
     folder, name, columns = source.folder, source.name, ("id", "triples", "category")
-    (duplicates,) = shards.find_repeated(
+    (duplicates,) = shards.find_duplicate_rows(
         [shards.hash_ids(folder, name)],
         lambda _, rows: shards.rows_at(folder, name, columns, rows),
-        bare_record,
+        record_without_references,
         lambda _, row, __: row,
     )
-    file = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
-    pieces = shards.cut(file, source.groups, rows_per_shard)
-    return shards.numbered(pieces, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)
+    template = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
+    unnumbered = shards.cut(template, source.groups, rows_per_shard)
+    return shards.with_indices(unnumbered, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)

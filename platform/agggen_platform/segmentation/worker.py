@@ -1,4 +1,4 @@
-"""The worker of a segmentation job: reads a shard of a split, writes a part of the corpus with facts."""
+"""The worker of a segmentation job: reads a shard of a split and writes one Parquet file of records with facts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BATCH_ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The parameters of the job that each worker needs."""
+    """The parameters that the driver passes to each worker."""
 
     out: str
     job: str  # the job's fingerprint
     config: SegmentConfig  # with absolute paths
-    segmenter: str  # its fingerprint
-    corpora: Mapping[str, str]  # the name of each split's corpus
+    segmenter: str  # the segmenter's fingerprint
+    corpora: Mapping[str, str]  # split -> name of its corpus
 
 
 class ShardWorker(Worker[Counts]):
@@ -39,27 +39,23 @@ class ShardWorker(Worker[Counts]):
     counts = Counts
 
     def __init__(self, settings: WorkerSettings, loaded: FactSegmenter | None = None) -> None:
-        """`loaded`: the segmenter, if the caller has loaded it.
-
-        Raises:
-            JobError: the segmenter differs from the driver's.
-        """
-        # oneDNN caches kernels for the last 1024 tensor shapes, and texts have many: after two minutes of tagging,
-        # a process uses 495 MB instead of 335 MB. The variable is read when torch first computes.
+        """`loaded`: the segmenter, if already loaded. Raises JobError if the segmenter differs from the driver's."""
+        # oneDNN caches kernels for the last 1024 tensor shapes by default, and texts have many different shapes: after
+        # two minutes of tagging, a process uses 495 MB instead of 335 MB. Torch reads the variable at its first use.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         super().__init__(settings.out, settings.job)
         self.settings = settings
         self.segmenter = loaded or segmenter(settings.config.facts)
         if self.segmenter.fingerprint != settings.segmenter:
             raise JobError(
-                f"the segmenter {self.segmenter.name!r} of this worker is {self.segmenter.fingerprint}, but the "
-                f"job's is {settings.segmenter}; run the same version of agggen on every node"
+                f"the segmenter {self.segmenter.name!r} of this worker has fingerprint {self.segmenter.fingerprint}, "
+                f"but the driver's has {settings.segmenter}; install the same version of agggen on every node"
             )
-        self.suspects = f"out of memory, or a text that crashes the segmenter {self.segmenter.name!r}"
+        self.crash_causes = f"out of memory, or a text that crashes the segmenter {self.segmenter.name!r}"
         folder = settings.config.cache_folder
         self.cache = FactCache(Path(folder), settings.segmenter) if folder else None
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         segmenter = RowSegmenter(self.segmenter, self.settings.config, shard, self.cache)
         read = read_rows(shard, _BATCH_ROWS, schema().names)
         records = (record for first, rows in read for record in segmenter.records(rows, first))

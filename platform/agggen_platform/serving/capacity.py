@@ -1,4 +1,4 @@
-"""Checks that a cluster has the CPUs and GPUs for an endpoint. Where they are missing, Serve waits and only logs it."""
+"""Checks that a cluster has the CPUs and GPUs for an endpoint; without them, Ray Serve would wait and only log it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agggen_platform.ray_cluster import room_for
+from agggen_platform.ray_cluster import workers_that_fit
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
 
 @dataclass(frozen=True)
 class Resources:
-    """CPUs and GPUs of a node, of a cluster, or required by replicas."""
+    """CPUs and GPUs, of a node or cluster, or required by replicas."""
 
     cpus: float = 0.0
     gpus: float = 0.0
@@ -22,8 +22,8 @@ class Resources:
     def __add__(self, other: Resources) -> Resources:
         return Resources(self.cpus + other.cpus, self.gpus + other.gpus)
 
-    def holds(self, other: Resources) -> bool:
-        """Whether `other` fits in, up to rounding."""
+    def can_fit(self, other: Resources) -> bool:
+        """Whether `other` is at most this, up to rounding errors."""
         return other.cpus <= self.cpus + 1e-6 and other.gpus <= self.gpus + 1e-6
 
     def __str__(self) -> str:
@@ -31,44 +31,44 @@ class Resources:
 
     @classmethod
     def from_resources(cls, resources: Mapping[str, float]) -> Resources:
-        """The CPUs and GPUs among Ray's resources."""
+        """The CPUs and GPUs in a Ray resource dictionary."""
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
-GENERATORS_PER_HELPER = 8
-"""One ingress replica and one planner suffice for this many generators: they need a few milliseconds per record."""
+GENERATORS_PER_PLANNER = 8
+"""Generators per planner and per ingress replica, which need only a few milliseconds per record."""
 _MAX_GENERATORS = 1000
 
 
 def _roles(config: ServeConfig) -> dict[str, ReplicaConfig]:
-    """The settings of each deployment."""
+    """Deployment name -> replica settings."""
     return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
 
 
-def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
+def with_max_replicas(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
     """`config` with each unset `max_replicas` set to the number of replicas that fit on these nodes.
 
-    ``update=beside`` reserves room for one more replica of each deployment, as new ones start before old ones stop.
+    ``update=beside`` reserves resources for one more replica of each deployment: new ones start before old ones stop.
     """
     generator, beside = config.generator, config.update == "beside"
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
     cluster = sum(map(Resources.from_resources, nodes), Resources())
-    spare = one_of_each(config) if beside else Resources()
-    count = min(_MAX_GENERATORS, room_for(replica, nodes) - beside if replica else 1)
-    while count > 1 and not cluster.holds(most(_with_generators(config, count)) + spare):
+    reserved = one_replica_each(config) if beside else Resources()
+    count = min(_MAX_GENERATORS, workers_that_fit(replica, nodes) - beside if replica else 1)
+    while count > 1 and not cluster.can_fit(maximum_resources(_with_generators(config, count)) + reserved):
         count -= 1
     return _with_generators(config, count)
 
 
 def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
-    """`config` with unset `max_replicas` chosen for at most `count` generators."""
+    """`config` with each unset `max_replicas` set for at most `count` generators."""
 
     def bounded(role: ReplicaConfig, limit: int) -> ReplicaConfig:
         return replace(role, max_replicas=max(1, limit, role.min_replicas)) if role.max_replicas is None else role
 
     generator = bounded(config.generator, count)
-    helpers = -(-(generator.max_replicas or 1) // GENERATORS_PER_HELPER)
-    ingress, planner = bounded(config.ingress, helpers), bounded(config.planner, helpers)
+    planners = -(-(generator.max_replicas or 1) // GENERATORS_PER_PLANNER)
+    ingress, planner = bounded(config.ingress, planners), bounded(config.planner, planners)
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 
 
@@ -77,48 +77,48 @@ def _total(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Res
     return sum((Resources(role.cpus * count, role.gpus * count) for role, count in needed), Resources())
 
 
-def one_of_each(config: ServeConfig) -> Resources:
-    """The resources that one replica of each deployment needs."""
+def one_replica_each(config: ServeConfig) -> Resources:
+    """The resources for one replica of each deployment."""
     return _total(config, lambda role: 1)
 
 
-def least(config: ServeConfig) -> Resources:
-    """The resources that the smallest number of replicas needs."""
+def minimum_resources(config: ServeConfig) -> Resources:
+    """The resources for `min_replicas` (at least 1) of each deployment."""
     return _total(config, lambda role: max(1, role.min_replicas))
 
 
-def most(config: ServeConfig) -> Resources:
-    """The resources that the largest number of replicas needs; for deployments without `max_replicas`, the smallest."""
+def maximum_resources(config: ServeConfig) -> Resources:
+    """The resources for `max_replicas` of each deployment; where unset, for `min_replicas` (at least 1)."""
     return _total(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
 
 def local_cpus(config: ServeConfig) -> int:
-    """The CPUs that a local cluster offers: twice those of the machine, or twice those that all replicas need, if more.
+    """The logical CPUs of a local cluster: twice the machine's CPUs or those of all replicas, whichever is more.
 
-    During an update, replicas of the old and the new bundle run. Ray uses CPUs only for scheduling, not as limits.
-    Raises CapacityError if the smallest number of replicas needs more CPUs than the machine has.
+    Twice, because replicas of the old and the new bundle run during an update; Ray uses CPUs only for scheduling.
+    Raises CapacityError if `minimum_resources` needs more CPUs than the machine has.
     """
     machine = os.cpu_count() or 1
-    if least(config).cpus > max(machine, 2):
+    if minimum_resources(config).cpus > max(machine, 2):
         raise _too_small(config, f"this machine has {machine} CPUs")
-    return math.ceil(2 * max(machine, most(config).cpus))
+    return math.ceil(2 * max(machine, maximum_resources(config).cpus))
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
-    """Raises CapacityError if a replica fits on no node, or the smallest number of replicas not on all together."""
+    """Raises CapacityError if a replica fits on no node, or the cluster has less than `minimum_resources`."""
     available = [Resources.from_resources(node) for node in nodes]
     for name, role in _roles(config).items():
         replica = Resources(role.cpus, role.gpus)
-        if not any(node.holds(replica) for node in available):
+        if not any(node.can_fit(replica) for node in available):
             largest = max(available, key=lambda node: (node.gpus if replica.gpus else 0, node.cpus, node.gpus))
             raise CapacityError(
-                f"a replica of the {name} needs {replica}, and no node of the cluster has that (the largest has "
-                f"{largest}): set {name}.cpus and {name}.gpus"
+                f"a replica of the {name} needs {replica}, but the largest node of the cluster has {largest}: lower "
+                f"{name}.cpus or {name}.gpus"
             )
-    if not (total := sum(available, Resources())).holds(least(config)):
+    if not (total := sum(available, Resources())).can_fit(minimum_resources(config)):
         raise _too_small(config, f"the cluster has {total}")
 
 
 def _too_small(config: ServeConfig, available: str) -> CapacityError:
     parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in _roles(config).items())
-    return CapacityError(f"the endpoint needs {least(config)}, and {available}: lower {', '.join(parts)}")
+    return CapacityError(f"the endpoint needs {minimum_resources(config)}, but {available}: lower {', '.join(parts)}")

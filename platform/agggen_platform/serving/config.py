@@ -22,7 +22,7 @@ from agggen_platform.serving.errors import PortError
 
 @dataclass(frozen=True)
 class HttpConfig:
-    """Where the endpoint listens."""
+    """The address on which the endpoint listens."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -41,19 +41,19 @@ class HttpConfig:
 
     @property
     def url(self) -> str:
-        """The address at which this machine reaches the endpoint."""
+        """The endpoint's URL for clients on this machine."""
         host = self.host.strip("[]")
         shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}"
 
     def listen(self) -> socket.socket:
-        """A socket that listens there; raises PortError if the port is taken."""
+        """A socket listening on host and port; raises PortError if the port is taken."""
         host = self.host.strip("[]")
         try:
             return socket.create_server((host, self.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         except OSError as error:
-            reason = str(error.strerror).partition(" (while")[0]  # create_server repeats the address
-            raise PortError(f"cannot listen at {host}:{self.port} ({reason}): set http.port") from error
+            reason = str(error.strerror).partition(" (while")[0]  # drop the address, which create_server repeats
+            raise PortError(f"cannot listen at {host}:{self.port} ({reason}): choose another http.port") from error
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class ReplicaConfig:
 
     min_replicas: int = 1
     max_replicas: int | None = None
-    """None: chosen at deployment: as many generators as fit on the cluster, autoscaling included, and one ingress and
-    one planner for every eight generators."""
+    """None: as many generators as fit on the cluster at deployment, including nodes that its autoscaler may add, and
+    one ingress and one planner per eight generators."""
     target_records: float = 64.0
-    """Queued and active records per replica (for the ingress: requests). Replicas are added if there are more for three
-    seconds, and removed if there are fewer for `downscale_delay_s`."""
+    """Target number of queued and active records (ingress: requests) per replica. Ray Serve adds replicas after three
+    seconds above it, and removes replicas after `downscale_delay_s` below it."""
     downscale_delay_s: float = 60.0
-    cpus: float = 1.0  # also the number of torch's threads
+    cpus: float = 1.0  # CPUs reserved per replica, and number of torch threads
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
-        least = {"min_replicas": 0, "target_records": 0.01, "downscale_delay_s": 0, "cpus": 0, "gpus": 0}
-        check_minima(self, least, "replicas.")
+        minima = {"min_replicas": 0, "target_records": 0.01, "downscale_delay_s": 0, "cpus": 0, "gpus": 0}
+        check_minima(self, minima, "replicas.")
         if self.max_replicas is None:
             return
         check_minima(self, {"max_replicas": 1}, "replicas.")
@@ -85,9 +85,9 @@ class ReplicaConfig:
 class BatchConfig:
     """How a replica batches records of different requests."""
 
-    records: int = 64  # per batch; they have similar lengths
-    wait_ms: float = 5.0  # the longest wait for further records
-    queue: int = 1024  # records that may wait in a replica; further records are refused (429)
+    records: int = 64  # maximum records of similar length per batch
+    wait_ms: float = 5.0  # maximum wait for further records
+    queue: int = 1024  # maximum waiting records per replica; further records get HTTP 429
 
     def __post_init__(self) -> None:
         check_minima(self, {"records": 1, "wait_ms": 0, "queue": 1}, "batch.")
@@ -95,25 +95,25 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """Limits of a request; a request beyond a limit is refused before any work."""
+    """Limits of a request; a request that exceeds one is rejected before it is processed."""
 
     body_bytes: int = 4 << 20
     stream_bytes: int = 64 << 20  # body of one :stream request
-    stream_buffer_bytes: int = 256 << 20  # unread bytes of all streams in an ingress replica; further bytes get 429
+    stream_buffer_bytes: int = 256 << 20  # buffered bytes of all streams per ingress replica; more get HTTP 429
     stream_records: int = 100_000
-    line_bytes: int = 1 << 20  # in one line of a stream
-    records: int = 256  # in one request
-    triples: int = 24  # in one record
-    text_chars: int = 2_000  # in a text to align or check, and in an id
-    text_facts: int = 64  # in a text to align
-    align_positions: int = 400_000  # of a text to align: its tokens times the sets of triples that a fact may express
-    record_chars: int = 4_000  # in all triples of a record: memory grows with the square of its words
+    line_bytes: int = 1 << 20  # one line of a stream
+    records: int = 256  # records per request
+    triples: int = 24  # triples per record
+    text_chars: int = 2_000  # characters of a text to align or check, and of an id
+    text_facts: int = 64  # facts of a text to align
+    align_positions: int = 400_000  # tokens of a text to align x number of states (sets of triples) of its record
+    record_chars: int = 4_000  # characters of all triples of a record; memory is quadratic in its words
     n_best: int = 10
     plans: int = 50
     beam: int = 20
-    queue: int = 128  # waiting and active requests in an ingress replica; further requests get 429
+    queue: int = 128  # waiting and active requests per ingress replica; further requests get HTTP 429
     deadline_s: float = 60.0  # default deadline of a request, and of each record of a stream
-    longest_deadline_s: float = 600.0  # the longest deadline, also if a client asks for more
+    longest_deadline_s: float = 600.0  # maximum deadline that a client can request
     window: int = 128  # active records per stream
 
     def __post_init__(self) -> None:
@@ -126,16 +126,16 @@ class SecurityConfig:
     """Access to the endpoint."""
 
     keys_file: str | None = None
-    """A file with name and SHA-256 of one key per line (see `agggen serve-key`), on every node with an ingress replica.
-    Required if the endpoint can be reached from other machines."""
-    hosts: tuple[str, ...] = ()  # accepted values of the Host header besides localhost, if there are no keys
+    """A file of API keys, a name and SHA-256 per line (see `agggen serve-key`), on every node with an ingress replica.
+    Required if the endpoint is reachable from other machines."""
+    hosts: tuple[str, ...] = ()  # accepted Host headers in addition to localhost, if there is no keys file
 
 
 @dataclass(frozen=True)
 class LogConfig:
     """Structured logs."""
 
-    texts: bool = False  # log messages of exceptions too, which may quote confidential records and texts
+    texts: bool = False  # also log exception messages, which may quote confidential records and texts
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -144,9 +144,9 @@ class TracingConfig:
     """Traces of requests in MLflow."""
 
     experiment: str | None = None
-    """The MLflow experiment. None: no request is traced."""
+    """The MLflow experiment. None: tracing is off."""
     server: str | None = None
-    """The MLflow server. None: the MLFLOW_TRACKING_URI of the ingress's node."""
+    """The MLflow server. None: MLFLOW_TRACKING_URI on the node of the ingress replica."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +157,13 @@ class ServeConfig:
     critic: str | None = "included"
     """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: only the strict check."""
     fingerprint: str | None = None
-    """The bundle's fingerprint; any other bundle at the address is refused. None: set from the bundle at deployment."""
+    """The expected fingerprint of the bundle; another bundle is refused. None: the fingerprint found at deployment."""
     shown_as: str | None = None
     """The address that `GET /v1/model` returns. None: `bundle`, with an alias resolved to its version."""
     update: Literal["beside", "replace"] = "beside"
-    """How an update is rolled out. beside: new replicas start before old ones stop, which needs room for one more
-    replica of each deployment; replace: old replicas stop first, so with a single replica, requests fail meanwhile."""
-    studio: bool = True  # whether the plan studio, a page to edit plans and compare texts, is at ``/``
+    """How an update is rolled out. beside: start new replicas before stopping old ones, which needs resources for one
+    more replica of each deployment; replace: stop old replicas first, so requests fail if there is only one."""
+    studio: bool = True  # serve the plan studio, a page to edit plans and compare texts, at ``/``
     http: HttpConfig = field(default_factory=HttpConfig)
     ingress: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(cpus=0.5))
     planner: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(target_records=512, cpus=0.5))
@@ -175,15 +175,15 @@ class ServeConfig:
     tracing: TracingConfig = field(default_factory=TracingConfig)
 
     def __post_init__(self) -> None:
-        for name in ("ingress", "planner"):  # else each `GET /readyz`, which calls both, would start them
+        for name in ("ingress", "planner"):  # `GET /readyz` calls both, so every health check would start a replica
             if getattr(self, name).min_replicas < 1:
-                raise ConfigError(f"{name}.min_replicas must be at least 1, not 0; generators alone scale to zero")
+                raise ConfigError(f"{name}.min_replicas must be at least 1, not 0; only generators can scale to zero")
 
 
 def serve_settings(bundle: str, overrides: Sequence[str], file: Path | None = None) -> ServeConfig:
     """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``; raises ConfigError for an invalid setting.
 
-    If `bundle` has the form KEY=VALUE, it is an override, and the bundle ``elements`` that ships with agggen is served.
+    If `bundle` has the form KEY=VALUE, it is an override, and the bundle is ``elements``, which ships with agggen.
     """
     if re.match(r"[a-z_.]+=", bundle) and not Path(bundle).exists():
         bundle, overrides = "elements", [bundle, *overrides]

@@ -1,7 +1,7 @@
-"""Runs an endpoint: starts Serve if necessary, and deploys, updates and removes the application.
+"""Runs an endpoint: starts Ray Serve if necessary, and deploys, updates and removes the application.
 
-As with ``serve deploy``, Serve imports and builds the application on the cluster. Deploying the same arguments again
-changes nothing; with other arguments, the application is built and its bundle tested before a replica is replaced.
+As with ``serve deploy``, Serve imports and builds the application on the cluster. Deploying identical arguments changes
+nothing; otherwise, the application is built and its bundle tested before any replica is replaced.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from agggen_platform.ray_private import (
     serve_address,
     wait_for_proxies,
 )
-from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized
+from agggen_platform.serving.capacity import check_fits, local_cpus, one_replica_each, with_max_replicas
 from agggen_platform.serving.config import HttpConfig, ServeConfig
 from agggen_platform.serving.errors import CapacityError, DeployError
 from agggen_platform.serving.keys import check_keys_required
 from agggen_platform.serving.target import Target
 
 IMPORT_PATH = "serve.app:app"
-"""The import path of the application, which this package does not import."""
+"""The import path of the application; a string, because this package must not import `serve`."""
 APPLICATION = "agggen"
 """The application's name. Its route is ``/``, so a cluster can have only one endpoint."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
-_PROXY_SECONDS = 300  # Serve replaces a proxy that is not ready in 5 s, the next one in 10 s, and so on
-_SECONDS_BETWEEN_CHECKS = 10.0  # a check takes 20 ms of CPU time, here and in the controller
+_PROXY_SECONDS = 300  # timeout; Serve replaces proxies that are not ready within 5 s, then 10 s, and so on
+_SECONDS_BETWEEN_CHECKS = 10.0  # a check takes 20 ms of CPU time in this process and in Serve's controller
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
@@ -52,43 +52,43 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class State:
-    """The state of the application according to Serve."""
+    """The application's state in Ray Serve."""
 
     status: str  # NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING
-    reason: str  # why the application failed, in one line; empty without a failure
+    reason: str  # one line on why the application failed; empty if it did not
 
 
 @contextmanager
 def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) -> Iterator[Endpoint]:
     """Runs Serve on a local cluster, or on the cluster at `address`, for the block; `Endpoint.deploy` deploys a bundle.
 
-    At the end, new requests are refused, active ones are finished, and a local cluster is stopped.
+    At the end, rejects new requests, finishes active ones, and stops a local cluster.
 
     Raises:
-        ConfigError: other machines could use the endpoint without a key.
+        ConfigError: the endpoint would be reachable from other machines without a key.
         PortError: a port is taken.
-        CapacityError: the cluster is too small.
-        ClusterError: no cluster answers at the address, or a local one does not start.
+        CapacityError: the cluster has too few CPUs or GPUs.
+        ClusterError: no cluster answers at `address`, or a local cluster does not start.
     """
     config = _checked(config)
     local = starts_cluster(address)
     if local:
         _check_local(config)
-        # A dead proxy is replaced after three failed health checks; by default, that takes half a minute.
+        # Serve replaces a dead proxy after three failed health checks: half a minute with the default period.
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
         os.environ.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")  # 0.1 doubles the idle controller's CPU time
         os.environ.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")  # 100 costs each replica 3 ms a second
-        os.environ.setdefault("RAY_worker_niceness", "0")  # by default, replicas yield to all other processes
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default lowers the CPU priority of replicas
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
         nodes = cluster_nodes()
         check_fits(config, nodes)
-        if cluster.local:  # its CPUs are at least twice the machine's (`local_cpus`), enough for an update
-            nodes = [{"CPU": (os.cpu_count() or 1) + one_of_each(config).cpus, "GPU": cluster.gpus}]
-        endpoint = Endpoint(sized(config, nodes), cluster.local, say)
+        if cluster.local:  # the machine's CPUs plus those for an update, not the logical CPUs (`local_cpus`)
+            nodes = [{"CPU": (os.cpu_count() or 1) + one_replica_each(config).cpus, "GPU": cluster.gpus}]
+        endpoint = Endpoint(with_max_replicas(config, nodes), cluster.local, say)
         try:
             yield endpoint
         finally:
-            endpoint.take_down()
+            endpoint.shut_down()
 
 
 class Endpoint:
@@ -107,23 +107,23 @@ class Endpoint:
         self._last_status, self._next_check = "", 0.0  # for `watch`
         self._started_serve = serve_address() is None
         if self._started_serve:
-            # Without a request timeout: streams may be long, and each of their records has its own deadline.
+            # No request timeout: streams may take long, and each of their records has its own deadline.
             try:
                 serve.start(http_options=asdict(config.http), proxy_location="HeadOnly" if local else "EveryNode")
-            except RayActorError:  # Serve replaced a proxy that started too slowly; `deploy` waits for the next one
+            except RayActorError:  # Serve replaced a proxy that started too slowly; `deploy` waits for its successor
                 if serve_address() is None:
                     raise
         host, port = serve_address() or (config.http.host, config.http.port)
-        http = HttpConfig(host or "localhost", port)  # None: there are no proxies
+        http = HttpConfig(host or "localhost", port)  # host is None if there are no proxies
         self.url = http.url
         if http != config.http:
-            say(f"Serve already runs on this cluster and listens at {self.url}; http.host and http.port are ignored")
+            say(f"Ray Serve already runs on this cluster at {self.url}; http.host and http.port are ignored")
         check_keys_required(replace(config, http=http))
 
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
-        """Deploys the bundle and waits until its replicas run. Until then the previous bundle is served.
+        """Deploys the bundle and waits until its replicas run; until then, Serve keeps serving the previous bundle.
 
-        If the new replicas do not start, the previous bundle is deployed again.
+        If the new replicas do not start, deploys the previous bundle again and raises.
 
         Raises:
             DeployError: the bundle fails its self-test on the cluster, or its replicas or Serve's proxies do not start.
@@ -152,12 +152,12 @@ class Endpoint:
         messages = [part.message for part in application.deployments.values() if part.status in failed]
         return State(application.status.value, _reason([*messages, application.message][0]))
 
-    def take_down(self) -> None:
-        """Refuses new requests, finishes the active ones, and removes the application."""
+    def shut_down(self) -> None:
+        """Rejects new requests, finishes active ones, and removes the application."""
         import ray
         from ray import serve
 
-        if not ray.is_initialized() or serve_address() is None:  # the cluster or Serve was shut down
+        if not ray.is_initialized() or serve_address() is None:  # already shut down
             return
         if self.target is not None:
             self._drain(self.target)
@@ -167,14 +167,14 @@ class Endpoint:
             serve.delete(APPLICATION)
 
     def _drain(self, target: Target) -> None:
-        """Waits until the ingress has finished its requests, because Serve stops all deployments at the same time."""
+        """Closes the ingress and waits for its active requests, because Serve stops all deployments simultaneously."""
         self._apply(target, {"name": "Ingress", "user_config": {"closed": True}})
         deadline = time.monotonic() + self.config.limits.longest_deadline_s
         while self.state().status != "RUNNING" and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
-        """Reports when the application stops or resumes running; must be called regularly."""
+        """Reports changes of the application's status; must be called regularly."""
         if time.monotonic() < self._next_check:
             return
         self._next_check = time.monotonic() + _SECONDS_BETWEEN_CHECKS
@@ -195,13 +195,13 @@ class Endpoint:
                 raise CapacityError(
                     f"the application {name!r} is already deployed at {self.url}: `serve delete {name}` removes it"
                 )
-        application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
+        application = application_of(target.pinned(self.config)) | {"deployments": list(overridden)}
         kept = [details.get("deployed_app_config") for details in others.values()]
         deploy_applications([*filter(None, kept), application])
         self._deployed = True
 
     def _others(self) -> dict[str, dict[str, Any]]:
-        """Serve's details of each other application."""
+        """Serve's details of all other applications, by name."""
         return {name: details for name, details in deployed_applications().items() if name != APPLICATION}
 
     def _wait(self, stop: Stop) -> None:
@@ -222,7 +222,7 @@ class Endpoint:
             if stop():
                 raise Stopped
             if time.monotonic() > deadline:
-                raise DeployError(f"no proxy of Serve is healthy after {_PROXY_SECONDS} s; see `serve status`")
+                raise DeployError(f"no proxy of Ray Serve is healthy after {_PROXY_SECONDS} s; see `serve status`")
             time.sleep(_POLL_SECONDS)
         wait_for_proxies()
 
@@ -240,15 +240,15 @@ class Endpoint:
 
 
 def application_of(config: ServeConfig) -> dict[str, Any]:
-    """The application's entry in a ``serve deploy`` file; the bundle in `config` must not be an alias."""
+    """The application's entry in a ``serve deploy`` file; `config` must name a pinned bundle (`Target.pinned`)."""
     return {"name": APPLICATION, "route_prefix": "/", "import_path": IMPORT_PATH, "args": resolved(config)}
 
 
 def deploy_file(config: ServeConfig, target: Target) -> str:
-    """The YAML file for ``serve deploy`` that serves this bundle with these settings."""
+    """The content of a ``serve deploy`` YAML file that serves the bundle with these settings."""
     import yaml
 
-    config = target.fixed(_checked(config))
+    config = target.pinned(_checked(config))
     content = {
         "proxy_location": "EveryNode",
         "http_options": asdict(config.http),
@@ -275,6 +275,6 @@ def _check_local(config: ServeConfig) -> None:
 
 
 def _reason(message: str) -> str:
-    """The last line of a message of Serve, which is often a traceback, without the name of the exception."""
+    """The last line of a message (often a traceback) of Serve, without the exception's name."""
     lines = [line.strip() for line in _ANSI.sub("", message).splitlines() if line.strip()]
     return re.sub(r"^(ray\.exceptions\.)?[\w.]*(Error|Exception)(\([^)]*\))?: ", "", lines[-1]) if lines else ""

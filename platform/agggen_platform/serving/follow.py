@@ -1,4 +1,4 @@
-"""Follows an alias: when it is moved, deploys the new bundle if it passes its self-test."""
+"""Follows a registry alias: when it moves, deploys the new bundle if that passes its self-test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Follower:
     """Deploys the bundle of an alias whenever the alias moves."""
 
     def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
-        """`config.bundle` is the alias; see `check_followed`."""
+        """Raises ConfigError if `config` names no alias to follow; see `check_followed`."""
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
         self._refused: str | None = None  # the address of a version that failed its self-test
@@ -26,7 +26,7 @@ class Follower:
     def check(self, stop: Stop = lambda: False) -> bool:
         """Deploys the alias's bundle if the alias has moved; returns whether a bundle was deployed.
 
-        A repeated failure is reported only once. After a failure the previous bundle stays in service.
+        After a failure, which is reported once, the previous bundle stays in service.
         """
         try:
             deployed, failure = self._update(stop), ""
@@ -39,12 +39,12 @@ class Follower:
 
     def _update(self, stop: Stop) -> bool:
         address, served = f"{SCHEME}{Registry().version(self._address)}", self._endpoint.target
-        if address == self._refused or (served is not None and address == served.shown):
+        if address == self._refused or (served is not None and address == served.display_address):
             return False
         try:
             target = find_target(replace(self._config, bundle=address))
             check_target(target)  # before anything changes on the cluster
-            if not self._reported:  # else the last attempt to deploy it has failed
+            if not self._reported:  # not for a retry after a reported failure
                 self._say(f"{self._config.bundle} is {address} now")
             self._endpoint.deploy(target, stop)
         except (BundleError, DeployError):  # other errors may be transient
@@ -56,9 +56,9 @@ class Follower:
 
 
 def check_followed(config: ServeConfig) -> ModelAddress:
-    """The alias to follow; raises ConfigError if the bundle's address is not an alias or its fingerprint is fixed."""
+    """The alias to follow; raises ConfigError if `config.bundle` is not an alias, or the bundle is pinned."""
     if not is_model_address(config.bundle) or not (address := parse_address(config.bundle)).alias:
-        raise ConfigError(f"--follow takes an alias that may move, like models:/agggen@champion; not {config.bundle}")
+        raise ConfigError(f"--follow needs a registry alias, like models:/agggen@champion; not {config.bundle}")
     if config.fingerprint is not None or config.shown_as is not None:
-        raise ConfigError("--follow serves whatever the alias names: set neither fingerprint nor shown_as")
+        raise ConfigError("--follow serves any version that the alias names: remove fingerprint and shown_as")
     return address

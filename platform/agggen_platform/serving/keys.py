@@ -1,7 +1,7 @@
 """The file of the endpoint's API keys: one key per line, ``NAME sha256:HEX``.
 
 ``#`` starts a comment. A name may have several keys, for rotation. Other users may read the file, because hashes of
-random keys reveal nothing; but a file that group or others can write to is refused, since they could add a key.
+random keys reveal nothing; a file that group or others can write to is refused, because they could add keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_NAME_RULE = "name consists of letters, digits, '.', '_' and '-' (at most 64)"
+_NAME_RULE = "name must consist of at most 64 letters, digits, '.', '_' and '-' and start with a letter or digit"
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _LARGEST_FILE = 1 << 20  # bytes
 
@@ -35,7 +35,7 @@ class Key:
 
 
 def new_key(name: str) -> tuple[str, Key]:
-    """A random key of 256 bits, and its line for the file; raises ConfigError for an invalid name."""
+    """A random key of 256 bits, and its entry for the keys file; raises ConfigError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"a key's {_NAME_RULE}, not {name!r}")
     key = f"agk_{secrets.token_urlsafe(32)}"
@@ -43,7 +43,7 @@ def new_key(name: str) -> tuple[str, Key]:
 
 
 def parse_keys(text: str, source: str) -> tuple[Key, ...]:
-    """The keys of a file's text; raises ConfigError that names `source` and the line."""
+    """Parses the text of a keys file; raises ConfigError that names `source` and the invalid line."""
     keys: dict[bytes, Key] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split("#", 1)[0].split()
@@ -55,11 +55,11 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
         if not _NAME.fullmatch(words[0]):
             raise ConfigError(f"{where}: a {_NAME_RULE}")
         match = _HASH.fullmatch(words[1])
-        if not match:  # not quoted in the message: it may be a key that was written here by mistake
+        if not match:  # the message does not quote the word, which may be a key written here by mistake
             raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")
         key = Key(words[0], bytes.fromhex(match[1]))
         if key.sha256 in keys:
-            raise ConfigError(f"{where}: this key is already that of {keys[key.sha256].name!r}")
+            raise ConfigError(f"{where}: {keys[key.sha256].name!r} already has this key")
         keys[key.sha256] = key
     return tuple(keys.values())
 
@@ -74,7 +74,7 @@ def read_keys(path: Path) -> tuple[Key, ...]:
 
 
 def check_keys_required(config: ServeConfig) -> None:
-    """Raises ConfigError if other machines could use the endpoint without a key."""
+    """Raises ConfigError if the endpoint is reachable from other machines and has no keys file."""
     if not config.http.is_loopback and config.security.keys_file is None:
         raise ConfigError(
             f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
@@ -83,13 +83,13 @@ def check_keys_required(config: ServeConfig) -> None:
 
 
 def add_key(path: Path, key: Key) -> None:
-    """Appends a key; a new file gets mode 0600. Raises OSError, and ConfigError if the file is not valid."""
+    """Appends a key; creates the file with mode 0600. Raises OSError, and ConfigError for an invalid file."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _read(descriptor, path)
         size = os.fstat(descriptor).st_size
-        is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, f"{chr(10) if is_torn else ''}{key}\n".encode())  # one write: the endpoint may be reading
+        lacks_newline = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, f"{chr(10) if lacks_newline else ''}{key}\n".encode())  # atomic for concurrent readers
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

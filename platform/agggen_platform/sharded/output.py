@@ -1,4 +1,4 @@
-"""The output folder of a job: its owner and its manifest."""
+"""The output folder of a job: job file (settings and fingerprint) and manifest (list of files)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,17 @@ _JOB = ".job.json"
 
 
 class JobFolder(ABC):
-    """The output folder of one job."""
-
     kind: ClassVar[str]  # the kind of job, such as "segmentation"
-    product: ClassVar[str]  # the name of the job's output in messages, such as "texts"
+    output_name: ClassVar[str]  # what the job writes, for messages, such as "texts"
 
     def __init__(self, address: str, job: str, inputs: Iterable[Folder] = ()) -> None:
         """
         Args:
             job: the job's fingerprint.
-            inputs: the folders of the input.
+            inputs: the folders of the input files.
 
         Raises:
-            CorpusError: the input is in the same folder.
+            CorpusError: `address` is one of these folders.
         """
         self.folder, self.job = Folder(address), job
         if self.folder.address in {folder.address for folder in inputs}:
@@ -39,10 +37,10 @@ class JobFolder(ABC):
 
     @contextmanager
     def claimed(self, fresh: bool) -> Iterator[Claim]:
-        """Claims the folder for the block; `fresh`: first removes the output of this or another job of this kind.
+        """Claims the folder for the block; `fresh`: first deletes the output of any job of this kind.
 
         Raises:
-            ClaimedError: another job works on the folder.
+            ClaimedError: another job has claimed the folder.
             CorpusError: see `clear`.
         """
         with claim(self.folder) as check_claim:
@@ -51,18 +49,18 @@ class JobFolder(ABC):
             yield check_claim
 
     @abstractmethod
-    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
-        """Whether a job described by `about` (None: any job of this kind) writes a file of this name."""
+    def is_output_file(self, name: str, job_file: dict[str, Any] | None) -> bool:
+        """Whether the job with this job file (None: any job of this kind) writes a file of this name."""
 
     @abstractmethod
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
-        """The files that the manifest lists, each with its name and size in bytes."""
+        """The files listed in `manifest`, each with the keys ``name`` and ``bytes``."""
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest of this job; None if there is none, or if a file that it lists is missing or incomplete."""
+        """This job's manifest; None if it does not exist, or a listed file is missing or incomplete."""
         try:
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
-        except ValueError:  # written by another program; `begin` refuses the folder
+        except ValueError:  # not written by agggen; `begin` will refuse the folder
             return None
         is_own = isinstance(manifest, dict) and manifest.get("job") == self.job
         return manifest if is_own and self._is_complete(manifest) else None
@@ -72,10 +70,10 @@ class JobFolder(ABC):
         return all(sizes.get(file["name"]) == file["bytes"] for file in self.files(manifest))
 
     def publish(self, manifest: dict[str, Any], folders: Sequence[str]) -> None:
-        """Removes files in `folders` that are not in `manifest`, then writes the manifest, which completes the output.
+        """Deletes files in `folders` that are not in `manifest`, then writes the manifest, which completes the output.
 
         Raises:
-            DamagedError: a listed file in the store is incomplete.
+            DamagedError: a listed file is missing from the store or incomplete.
         """
         listed = {file["name"] for file in self.files(manifest)}
         for name in self.folder.names():
@@ -83,60 +81,60 @@ class JobFolder(ABC):
                 self.folder.delete(name)  # written by a run with another shard size
         if not self._is_complete(manifest):
             raise DamagedError(
-                f"the {self.product} in {self.folder} differ from those that were sent, so {MANIFEST} was not written; "
-                "the same command writes them again"
+                f"files in {self.folder} are missing or incomplete, so {MANIFEST} was not "
+                "written; run the same command again to rewrite them"
             )
-        self.folder.sweep()  # partial files of killed actors
+        self.folder.remove_partial_files()  # partial files of killed actors
         self.folder.write(MANIFEST, as_json(manifest))
 
-    def begin(self, config: dict[str, Any], **about: Any) -> None:
-        """Marks the folder as this job's and removes temporary files of killed processes.
+    def begin(self, config: dict[str, Any], **members: Any) -> None:
+        """Writes the job file and removes partial files of killed processes.
 
         Args:
             config: settings that distinguish this job from others, for messages.
-            about: additional members of the job file.
+            members: additional members of the job file.
 
         Raises:
             CorpusError: the folder contains other files, or the output of another job.
         """
-        owner = self._owner()
-        if owner is None and (foreign := [name for name in self.folder.names() if self.is_product(name, None)]):
+        job_file = self._read_job_file()
+        if job_file is None and (foreign := [name for name in self.folder.names() if self.is_output_file(name, None)]):
             raise CorpusError(
                 f"{self.folder} contains {foreign[0]}, which is not the output of a {self.kind} job; give another --out"
             )
-        if owner is not None and owner["job"] != self.job:
+        if job_file is not None and job_file["job"] != self.job:
             raise CorpusError(
-                f"{self.folder} contains another job's {self.product} ({_differences(owner['config'], config)}); "
-                "replace them with --fresh, or give another --out"
+                f"{self.folder} contains another job's {self.output_name} "
+                f"({_differences(job_file['config'], config)}); replace them with --fresh, or give another --out"
             )
-        self.folder.sweep()
+        self.folder.remove_partial_files()
         self.folder.delete(MANIFEST)
-        self.folder.write(_JOB, as_json({"kind": self.kind, "job": self.job, "config": config} | about))
+        self.folder.write(_JOB, as_json({"kind": self.kind, "job": self.job, "config": config} | members))
 
     def clear(self) -> None:
-        """Removes the files of a job of this kind, the manifest first; other files stay.
+        """Deletes the output of a job of this kind, the manifest first; keeps other files.
 
         Raises:
-            CorpusError: the folder belongs to a job of another kind.
+            CorpusError: the folder contains the output of another kind of job.
         """
-        owner = self._owner()
-        if owner is None:
+        job_file = self._read_job_file()
+        if job_file is None:
             return
         self.folder.delete(MANIFEST)
         for name in self.folder.names():
-            if self.is_product(name, owner):
+            if self.is_output_file(name, job_file):
                 self.folder.delete(name)
-        self.folder.sweep()
+        self.folder.remove_partial_files()
         self.folder.delete(_JOB)
 
-    def _owner(self) -> dict[str, Any] | None:
+    def _read_job_file(self) -> dict[str, Any] | None:
         content = self.folder.read(_JOB)
         if not content:
             return None
-        owner: dict[str, Any] = json.loads(content)
-        if (kind := owner["kind"]) != self.kind:
+        job_file: dict[str, Any] = json.loads(content)
+        if (kind := job_file["kind"]) != self.kind:
             raise CorpusError(f"{self.folder} contains the output of a {kind} job; give another --out")
-        return owner
+        return job_file
 
 
 def as_json(content: dict[str, Any]) -> bytes:

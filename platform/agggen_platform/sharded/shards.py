@@ -1,7 +1,7 @@
 """Shards: consecutive rows of a job's input that are processed, written and committed as a unit.
 
-A shard is several whole row groups of a Parquet file, a part of a large row group, or consecutive lines of a text file.
-A worker therefore reads only its own rows, and no input passes through Ray's object store.
+A shard is a sequence of row groups of a Parquet file, a part of a large row group, or consecutive lines of a text file.
+A worker reads only the rows of its shard, and no input passes through Ray's object store.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
 _METADATA_PREFIX = "agggen."
-_PARTS_OF_A_GROUP = 256  # shards per row group, at most: reading a shard decodes the group up to the shard's end
+_PARTS_OF_A_GROUP = 256  # maximum shards per row group: each of them decodes the group from its start
 _BATCH_ROWS = 1 << 16
-HASHES_PER_BLOCK = 1 << 22  # hashes that are read together; up to twice as many are sorted together
-Where = TypeVar("Where", int, str)
+HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorted at once
+Location = TypeVar("Location", int, str)
 
 
 @dataclass(frozen=True, slots=True)
 class TextRange:
-    """Whole lines of a text file."""
+    """The bytes [begin, end) of a text file, which are whole lines."""
 
     begin: int
-    end: int  # the lines are the bytes [begin, end) of the file
+    end: int
     line: int  # the number of the first line, from 1
     version: str  # the file's `Folder.version`
     delimiter: str = ""  # the delimiter of a CSV
-    columns: tuple[str, ...] = ()  # the columns of a CSV; only the first shard contains the header
+    columns: tuple[str, ...] = ()  # the columns of a CSV, because only its first shard contains the header
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows [first, first + rows) of a file; they begin after the first `skip` rows of the row `groups`."""
+    """The rows [first, first + rows) of the file `name` in `folder`."""
 
     index: int
     folder: str
     name: str
     part: str  # the name of the shard's output file
-    groups: tuple[int, ...]
-    skip: int
+    groups: tuple[int, ...]  # the numbers of the Parquet row groups that contain the rows
+    skip: int  # number of rows in `groups` before the shard's first row
     first: int
     rows: int
-    address: str  # the file's name in messages: that of the original if the file in `folder` is a copy
+    address: str  # the file for messages: the original if the file in `folder` is a copy
     duplicates: tuple[tuple[int, int | str], ...] = ()  # (row, location of the first record with the same id)
-    rows_before: int = 0  # rows of the input files before this file
-    text: TextRange | None = None  # the shard's lines, if the file is a text file, which has no row groups
-    prefix: str | None = None  # a record without an id gets this and its line or row number; None: ids are required
-    attempts: int = 0  # the number of earlier attempts
+    rows_before: int = 0  # number of rows in the input files before this file
+    text: TextRange | None = None  # the lines of the shard; None for Parquet
+    prefix: str | None = None  # generated id of a record without an id: `prefix` + line or row number; None: invalid
+    attempts: int = 0  # number of earlier attempts
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -84,10 +84,8 @@ def file_at(address: str) -> tuple[Folder, str]:
 
 @dataclass(frozen=True, slots=True)
 class ParquetInfo:
-    """A Parquet file with records."""
-
-    groups: tuple[int, ...]  # the rows of each row group
-    metadata: dict[str, str]  # of ``agggen.corpora.prepared``, without the prefix ``agggen.``
+    groups: tuple[int, ...]  # number of rows of each row group
+    metadata: dict[str, str]  # the metadata of ``agggen.corpora.prepared``, without the key prefix ``agggen.``
     fingerprint: str  # a hash of the file's content
     columns: tuple[str, ...]
 
@@ -98,44 +96,43 @@ def inspect_parquet(
     """Reads the schema and metadata of a Parquet file.
 
     Args:
-        check: is called with schema and address; raises CorpusError for wrong columns.
+        check: called with the schema and the file's address; raises CorpusError for wrong columns.
 
     Raises:
-        CorpusError: the file is missing, not Parquet, or refused by `check`.
+        CorpusError: the file is missing or not Parquet, or `check` raised it.
         StorageError: the folder refused access or did not answer.
     """
-    where = folder.at(name)
+    address = folder.at(name)
     try:
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-            check(parquet.schema_arrow, where)
+            check(parquet.schema_arrow, address)
             columns, footer = tuple(parquet.schema_arrow.names), parquet.metadata
             groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
             pairs = {key.decode(): value for key, value in (footer.metadata or {}).items()}
     except FileNotFoundError as error:
-        raise CorpusError(f"{where} does not exist; make it with: agggen prepare NAME --out DIR") from error
+        raise CorpusError(f"{address} does not exist; create it: agggen prepare NAME --out DIR") from error
     except AggGenError:
         raise
-    except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two from Ray Data's types
-        raise CorpusError(f"{where} is not a Parquet file ({error})") from error
+    except (pa.ArrowException, ValueError, TypeError) as error:  # extension types of Ray Data raise the latter two
+        raise CorpusError(f"{address} is not a Parquet file ({error})") from error
     metadata = {
         key[len(_METADATA_PREFIX) :]: value.decode() for key, value in pairs.items() if key.startswith(_METADATA_PREFIX)
     }
     return ParquetInfo(groups, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
-def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
-    """Checks that all `needed` columns exist, and that columns which are also in `expected` have its types.
+def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], address: str) -> None:
+    """Raises CorpusError if a `needed` column is missing, or a column has another type than in `expected`.
 
-    Raises:
-        CorpusError: a column is missing, has another type, or has values that could run code.
+    Also raises it for column types that could execute code.
     """
     for name in needed:
         if name not in schema.names:
-            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(expected.names)}")
-    check_plain(columns_of(schema, expected.names), where)
+            raise CorpusError(f"{address} has no column {name!r}; a corpus has {', '.join(expected.names)}")
+    check_plain(columns_of(schema, expected.names), address)
     for field in schema:
         if field.name in expected.names and not _fits(field.type, required := expected.field(field.name).type):
-            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {required}")
+            raise CorpusError(f"{address}: the column {field.name!r} is {field.type}, it should be {required}")
 
 
 def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
@@ -155,10 +152,10 @@ def cut(file: Shard, sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shar
     """Divides a Parquet file into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
-        file: a template for the shards.
-        sizes: the rows of each row group of the file.
+        file: the fields that all shards have in common.
+        sizes: number of rows of each row group of the file.
     """
-    first, groups, rows = 0, list[int](), 0  # small row groups that share the next shard; its first row and its rows
+    first, groups, rows = 0, list[int](), 0  # of the next shard: its first row, row groups, number of rows
     for group, size in enumerate(sizes):
         if rows and rows + size > rows_per_shard:
             yield replace(file, groups=tuple(groups), first=first, rows=rows)
@@ -175,12 +172,14 @@ def cut(file: Shard, sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shar
         yield replace(file, groups=tuple(groups), first=first, rows=rows)
 
 
-def numbered(shards: Iterable[Shard], part: str, duplicates: Mapping[int, int | str], first_index: int) -> list[Shard]:
-    """The shards of a file with their indices, from `first_index` on, names of parts, and duplicates.
+def with_indices(
+    shards: Iterable[Shard], part: str, duplicates: Mapping[int, int | str], first_index: int
+) -> list[Shard]:
+    """Sets the index (from `first_index`), output file name and duplicates of each shard of a file.
 
     Args:
-        part: the name of a shard's part, with ``{}`` in place of the shard's index.
-        duplicates: the result of `find_repeated` for this file.
+        part: the output file name of a shard, with ``{}`` in place of the shard's index.
+        duplicates: the result of `find_duplicate_rows` for this file.
     """
     rows, pairs = sorted(duplicates), sorted(duplicates.items())
     return [
@@ -206,13 +205,13 @@ class IdHashes:
         self._file.write(hashes.tobytes())
 
     def rows_of(self, hashes: np.ndarray) -> np.ndarray:
-        """The numbers of the rows that have one of the `hashes`."""
+        """The numbers of the rows whose hash is in `hashes`."""
         rows = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
         return np.concatenate(rows) if rows else np.empty(0, np.int64)
 
     @staticmethod
     def repeated(files: Sequence[IdHashes]) -> np.ndarray:
-        """The hashes that occur more than once; sorts one partition (by hash modulo) at a time to bound memory."""
+        """The nonzero hashes that occur more than once in all files; sorts one partition at a time, to bound memory."""
         partitions = 1 + sum(file._rows for file in files) // (2 * HASHES_PER_BLOCK)
         repeated = [np.empty(0, np.int64)]
         for partition in range(partitions):
@@ -230,32 +229,32 @@ class IdHashes:
             first += len(block)
 
 
-def find_repeated(
+def find_duplicate_rows(
     ids: Sequence[IdHashes],
-    rows: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
+    rows_of: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
     check: Callable[[dict[str, Any]], object],
-    where: Callable[[int, int, dict[str, Any]], Where],
-) -> list[dict[int, Where]]:
-    """For each file, its duplicate rows, with the location of the first record with the same id (in any file).
+    location_of: Callable[[int, int, dict[str, Any]], Location],
+) -> list[dict[int, Location]]:
+    """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
-    Only rows whose hash is repeated are read. An invalid row never counts as the first record with its id.
+    Reads only rows whose id hash is repeated.
 
     Args:
         ids: the hashes of each file's ids.
-        rows: (file number, row numbers) -> (row number, row) of these rows.
+        rows_of: (file number, row numbers) -> (row number, row) of these rows.
         check: raises AggGenError for an invalid row.
-        where: (file number, row number, row) -> the location of the record, for messages.
+        location_of: (file number, row number, row) -> the location of the record, for messages.
     """
-    shared = IdHashes.repeated(ids)
-    first: dict[str, tuple[int, int, Where]] = {}
-    duplicates: list[dict[int, Where]] = [{} for _ in ids]
-    for number, file in enumerate(ids if len(shared) else ()):
-        for row, data in rows(number, file.rows_of(shared)):
+    repeated = IdHashes.repeated(ids)
+    first: dict[str, tuple[int, int, Location]] = {}
+    duplicates: list[dict[int, Location]] = [{} for _ in ids]
+    for number, file in enumerate(ids if len(repeated) else ()):
+        for row, data in rows_of(number, file.rows_of(repeated)):
             try:
                 check(data)
             except AggGenError:
                 continue
-            earlier = first.setdefault(data["id"].strip(), (number, row, where(number, row, data)))
+            earlier = first.setdefault(data["id"].strip(), (number, row, location_of(number, row, data)))
             if earlier[:2] != (number, row):
                 duplicates[number][row] = earlier[2]
     return duplicates
@@ -265,8 +264,8 @@ def hash_ids(folder: Folder, name: str, prefix: str | None = None) -> IdHashes:
     """Hashes the ids of a Parquet file.
 
     Args:
-        prefix: a record without an id has this prefix and its row number as id, and the column of ids may be written in
-            capitals; None: the column is ``id``, and records without an id are invalid.
+        prefix: generated id of a record without an id: `prefix` + row number; the column name may be id, ID, Id or iD.
+            None: the column is ``id``, and records without an id are invalid.
     """
     hashes = IdHashes()
     for first, batch in _batches(folder, name, ["id"] if prefix is None else ["id", "ID", "Id", "iD"]):
@@ -278,14 +277,14 @@ def hash_ids(folder: Folder, name: str, prefix: str | None = None) -> IdHashes:
 def _id_of(cell: Any, default: str) -> str:
     try:
         return text_of(cell) or default
-    except RecordError:  # the row is rejected when it is read
+    except RecordError:  # the worker will reject the row
         return ""
 
 
 def rows_at(
     folder: Folder, name: str, columns: Sequence[str] | None, numbers: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of these `numbers` of a Parquet file, each with its number; `columns` as in `read_rows`."""
+    """(number, row) of the rows with these `numbers` of a Parquet file; `columns` as in `read_rows`."""
     for begin, batch in _batches(folder, name, columns) if len(numbers) else ():
         inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, begin + len(batch))]
         yield from zip(inside.tolist(), batch.take(inside - begin).to_pylist(), strict=True)
@@ -294,10 +293,10 @@ def rows_at(
 def _batches(
     folder: Folder, name: str, columns: Sequence[str] | None, size: int = _BATCH_ROWS, groups: list[int] | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of the row `groups` (None: all) in batches, each with the number of its first row in these groups.
+    """(number of the first row, batch) of the row `groups` (None: all), numbered from the start of these groups.
 
     Raises:
-        CorpusError: the columns contain values that could run code.
+        CorpusError: a column has a type that could execute code.
     """
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
@@ -308,8 +307,8 @@ def _batches(
             first += batch.num_rows
 
 
-def bare_record(row: Mapping[str, Any]) -> Record:
-    """The record of a prepared row, without its references; raises RecordError if the row is not a record."""
+def record_without_references(row: Mapping[str, Any]) -> Record:
+    """The record of a prepared row, without its references; raises RecordError for an invalid record."""
     triples = tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
     return Record(row["id"], triples, (), row.get("category"))
 
@@ -317,13 +316,13 @@ def bare_record(row: Mapping[str, Any]) -> Record:
 def read_rows(
     shard: Shard, batch_rows: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard in batches, each with the number of its first row.
+    """(number of the first row, rows) of each batch of a shard.
 
     Args:
-        columns: the columns to read, if the file has them; None: all.
+        columns: the columns to read, as far as they exist; None: all.
 
     Raises:
-        CorpusError: the columns contain values that could run code.
+        CorpusError: a column has a type that could execute code.
     """
     end = shard.skip + shard.rows
     for first, batch in _batches(Folder(shard.folder), shard.name, columns, batch_rows, list(shard.groups)):

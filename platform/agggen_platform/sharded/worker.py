@@ -1,9 +1,9 @@
-"""A worker turns a shard of the input into a part of the output, in an actor of Ray Data or in the driver's process.
+"""A worker turns a shard of the input into one output file (a part), in a Ray Data actor or in the driver's process.
 
-A shard is committed by a note, ``.work/SHARD/done.json``, which describes its part. Names of parts end in the job's
-fingerprint, so a worker that outlives its job never overwrites a part of the next job. A note ``.work/SHARD/begun-N``
-marks the start of attempt N and names its node. To save requests, a worker reads the notes of a shard only if the
-driver found any or Ray restarted the actor.
+The marker file ``.work/SHARD/done.json`` commits a shard and describes its part; ``.work/SHARD/begun-N`` marks the
+start of attempt N and contains its node id. To save requests, a worker reads the markers of a shard only if the driver
+found any or Ray restarted the actor. Names of parts end in the job's fingerprint, so a worker that outlives its job
+cannot overwrite a part of the next job.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from agggen_platform.storage.verified import measure
 
 _log = logging.getLogger(__name__)
 ATTEMPTS = 3
-"""A shard is given up after this many workers have died while processing it."""
+"""Maximum number of workers that may die while processing a shard."""
 WORK = ".work"
-"""The folder of notes, which is kept so that a part that becomes damaged later can be written again."""
+"""The folder of marker files; kept after the job, so that a damaged part can be rewritten."""
 _BEGUN, _DONE = "begun-", "done.json"
 
 
 class Tally:
-    """Base of dataclasses that count outcomes of rows; their fields are numbers, or dictionaries of numbers."""
+    """Base of dataclasses that count rows by outcome; fields are numbers or dictionaries of numbers."""
 
-    noun: ClassVar[str]  # what `total` counts, in the plural
+    noun: ClassVar[str]  # what `total` counts, for messages, such as "records"
     rejects: int
 
     @property
     def total(self) -> int:
-        """The number of items, rejects included."""
+        """The number of items, including rejects."""
         raise NotImplementedError
 
     def speeds(self, seconds: float) -> dict[str, float]:
-        """Metrics of the speed, if these items took this many seconds."""
+        """Rates by metric name, such as ``records_per_second``, for these counts in `seconds`."""
         raise NotImplementedError
 
     def add(self, other: Self) -> None:
@@ -70,7 +70,7 @@ C = TypeVar("C", bound=Tally)
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """A file of the output."""
+    """An output file as listed in the manifest."""
 
     name: str
     rows: int
@@ -84,21 +84,17 @@ class FinishedShard(Generic[C]):
 
     shard: int  # the shard's index
     counts: C
-    files: tuple[PartFile, ...]  # the part, and the file of its rejects if there are any
+    files: tuple[PartFile, ...]  # the part, and the file of rejects if there are any
     reused: bool  # whether an earlier run finished the shard
-    retries: int  # earlier attempts, in all runs
-    seconds: float
+    retries: int  # number of earlier attempts in all runs
+    seconds: float  # duration of the last attempt
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str, counts: type[C]) -> FinishedShard[C]:
-        """Reads the result of an actor.
-
-        Raises:
-            JobError: the actor failed; carries the message and exit code of the actor's error.
-        """
+        """Parses the result of an actor; raises the actor's error as a JobError with its message and exit code."""
         data = json.loads(text)
         if "error" in data:
             error = JobError(data["error"])
@@ -109,11 +105,11 @@ class FinishedShard(Generic[C]):
 
 
 class Worker(ABC, Generic[C]):
-    """Processes one shard per call; subclasses define `fill`."""
+    """Processes one shard per call; subclasses define `write_part`."""
 
     kind: ClassVar[str]  # the kind of job, a label of its metrics
     counts: ClassVar[type[Any]]  # the subclass of `Tally`
-    suspects: str  # what may have killed the workers, for `broken`
+    crash_causes: str  # probable reasons why workers died, for the message of `crash_error`
 
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
@@ -121,9 +117,9 @@ class Worker(ABC, Generic[C]):
     _node, _restarted = "", False
 
     def __call__(self, batch: dict[str, Any]) -> pa.Table:
-        """Processes a batch of Ray Data: one shard, as JSON. Returns errors as JSON too: Ray loses their messages.
+        """Processes a batch of Ray Data, which is one shard as JSON, and returns the result or the error as JSON.
 
-        The table has as many rows as the shard, all null but the first, so that Ray's dashboard counts rows.
+        Ray would lose the error's message. Null rows pad the table to the shard's size for Ray's dashboard.
         """
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
@@ -140,29 +136,29 @@ class Worker(ABC, Generic[C]):
         return pa.table({"done": pa.array([done, *[None] * (shard.rows - 1)], pa.string())})
 
     def run(self, shard: Shard) -> FinishedShard[C]:
-        """Processes a shard, unless an earlier run finished it and nothing in it failed.
+        """Processes a shard, unless an earlier run finished it without failed rows.
 
         Raises:
             AggGenError: the shard failed, or too many workers died while processing it.
         """
         begin = time.monotonic()
-        notes = _notes(shard)
-        may_have_notes = shard.attempts or self._restarted
-        names = [name.rpartition("/")[2] for name in self.out.names(notes)] if may_have_notes else []
+        markers = _marker_folder(shard)
+        may_have_markers = shard.attempts or self._restarted
+        names = [name.rpartition("/")[2] for name in self.out.names(markers)] if may_have_markers else []
         if _DONE in names and (done := self._reused(shard)) and not done.counts.numbers().get("failed"):
             return done
         retries = sum(name.startswith(_BEGUN) for name in names)
-        deaths = self._deaths(notes, range(shard.attempts, retries))
+        deaths = self._deaths(markers, range(shard.attempts, retries))
         if deaths > ATTEMPTS:
-            raise self.broken(shard)
-        self.out.write(f"{notes}/{_BEGUN}{retries}", self._node.encode())
+            raise self.crash_error(shard)
+        self.out.write(f"{markers}/{_BEGUN}{retries}", self._node.encode())
         with self.out.new(shard.part) as path:
-            counts, rows, rejects = (self.fill if deaths < ATTEMPTS else self.give_up)(shard, path)
+            counts, rows, rejects = (self.write_part if deaths < ATTEMPTS else self.write_after_crashes)(shard, path)
             files = [PartFile(shard.part, rows, *measure(path))]
         if rejects:
             files.append(self._write_rejects(shard, rejects))
         done = FinishedShard(shard.index, counts, tuple(files), False, retries, time.monotonic() - begin)
-        self.out.write(f"{notes}/{_DONE}", json.dumps({"shard": _identity(shard), "done": done.as_json()}).encode())
+        self.out.write(f"{markers}/{_DONE}", json.dumps({"shard": _identity(shard), "done": done.as_json()}).encode())
         return done
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[C]]:
@@ -170,37 +166,35 @@ class Worker(ABC, Generic[C]):
         return map(self.run, shards)
 
     @abstractmethod
-    def fill(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
-        """Writes the part of a shard to `path`.
+    def write_part(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
+        """Writes the part of a shard to `path`; returns the counts, the number of rows written, and the rejects."""
 
-        Returns:
-            The counts, the number of rows of the part, and the rejects for a separate file.
-        """
+    def write_after_crashes(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
+        """Called instead of `write_part` if `ATTEMPTS` workers died while processing this shard in this run."""
+        raise self.crash_error(shard)
 
-    def give_up(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
-        """Called in place of `fill` if `ATTEMPTS` workers died while processing this shard in this run."""
-        raise self.broken(shard)
+    def crash_error(self, shard: Shard) -> JobError:
 
-    def broken(self, shard: Shard) -> JobError:
-        """The error if `ATTEMPTS` workers died while processing this shard."""
-        return JobError(f"{ATTEMPTS} workers died while processing {shard}: {self.suspects}; finished shards are kept")
+        return JobError(
+            f"{ATTEMPTS} workers died while processing {shard}: {self.crash_causes}; finished shards are kept"
+        )
 
     def close(self) -> None:
         """Releases resources; not called in actors."""
 
-    def _deaths(self, notes: str, attempts: range) -> int:
-        """How many of these attempts ended by the death of a worker on a node that is still alive."""
+    def _deaths(self, markers: str, attempts: range) -> int:
+        """The number of these attempts in which the worker died while its node stayed alive."""
         lost = dead_nodes() if attempts and self._node else set()
-        return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in lost for number in attempts)
+        return sum((self.out.read(f"{markers}/{_BEGUN}{number}") or b"").decode() not in lost for number in attempts)
 
     def _reused(self, shard: Shard) -> FinishedShard[C] | None:
-        """The result of an earlier run; None if its shard had other rows, or if the part is missing or incomplete."""
+        """The result of an earlier run; None if its shard had other rows, or its part is missing or incomplete."""
         try:
-            note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
-            if note.get("shard") != _identity(shard):
+            marker = json.loads(self.out.read(f"{_marker_folder(shard)}/{_DONE}") or b"{}")
+            if marker.get("shard") != _identity(shard):
                 return None
-            done: FinishedShard[C] = FinishedShard.from_json(note["done"], self.counts)
-        except (ValueError, TypeError):  # a note that is incomplete or of another version
+            done: FinishedShard[C] = FinishedShard.from_json(marker["done"], self.counts)
+        except (ValueError, TypeError):  # an incomplete marker, or one of another version of agggen
             return None
         if any(self.out.size(file.name) != file.bytes for file in done.files):
             return None
@@ -215,31 +209,31 @@ class Worker(ABC, Generic[C]):
 
 @contextmanager
 def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
-    """The part of a finished shard.
+    """Opens the part of a finished shard.
 
     Raises:
         DamagedError: the part is incomplete.
-        CorpusError: the part contains values that could run code, so no worker wrote it.
+        CorpusError: a column has a type that could execute code, so the part is not agggen's.
     """
-    where = folder.at(part)
+    address = folder.at(part)
     try:
         with folder.open(part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-            check_plain(parquet.schema_arrow, where)
+            check_plain(parquet.schema_arrow, address)
             yield parquet
     except pa.ArrowInvalid as error:
-        raise DamagedError(f"{where} is damaged ({error}); the same command writes it again") from error
+        raise DamagedError(f"{address} is damaged ({error}); run the same command again to rewrite it") from error
 
 
 def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
-    """The shards with their numbers of earlier attempts, read from the notes."""
-    notes = [name.rpartition("/") for name in out.names(WORK)]
-    attempts = Counter(folder for folder, _, name in notes if name.startswith(_BEGUN))
-    attempts |= Counter({folder: 1 for folder, _, name in notes if name == _DONE})
-    return [replace(shard, attempts=attempts[_notes(shard)]) for shard in shards] if attempts else list(shards)
+    """The shards with their numbers of earlier attempts, counted from the marker files."""
+    markers = [name.rpartition("/") for name in out.names(WORK)]
+    attempts = Counter(folder for folder, _, name in markers if name.startswith(_BEGUN))
+    attempts |= Counter({folder: 1 for folder, _, name in markers if name == _DONE})
+    return [replace(shard, attempts=attempts[_marker_folder(shard)]) for shard in shards] if attempts else list(shards)
 
 
 def this_actor() -> tuple[str, bool]:
-    """The node of this actor, and whether the actor was restarted."""
+    """The id of this actor's node, and whether Ray restarted the actor."""
     import ray
 
     context = ray.get_runtime_context()
@@ -252,10 +246,10 @@ def dead_nodes() -> set[str]:
     return {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
 
 
-def _notes(shard: Shard) -> str:
+def _marker_folder(shard: Shard) -> str:
     return f"{WORK}/{shard.part.rpartition('.')[0]}"
 
 
 def _identity(shard: Shard) -> list[Any]:
-    """Distinguishes shards with the same part name but different rows, from runs with different `shard_rows`."""
+    """The fields that tell apart shards of the same part name but with other rows, from another `shard_rows`."""
     return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]

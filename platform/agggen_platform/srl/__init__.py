@@ -1,5 +1,5 @@
-"""Semantic role labelling by AllenNLP archives, in a separate Python environment.
+"""Semantic role labelling with AllenNLP archives, in a separate Python environment.
 
-`source.AllenNLPFrames` is the frame source of ``facts.source=allennlp``. Archives contain pickles: load only archives
-that you trust.
+`source.AllenNLPFrames` implements the setting ``facts.source=allennlp``. Archives contain pickles, which can execute
+code: load only archives that you trust.
 """

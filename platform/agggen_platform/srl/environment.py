@@ -1,8 +1,8 @@
 """The Python environment of AllenNLP.
 
-AllenNLP 2.10.1, the last release, needs torch below 1.13 and Python below 3.11, so it cannot share agggen's
-environment. A worker process runs AllenNLP in a separate environment with allennlp and allennlp-models, which users
-create with venv and ``requirements.txt``, or with another tool such as conda.
+AllenNLP 2.10.1, the last release, needs torch below 1.13 and Python below 3.11, so it cannot be installed in agggen's
+environment. A worker process runs it in a separate environment with allennlp and allennlp-models, which users create
+with venv and ``requirements.txt``, or with another tool such as conda.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from agggen_platform.tracking.origin import is_secret
 
 WORKER = Path(__file__).with_name("worker.py")
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-"""All packages of the environment, in the versions that were tested with Python 3.10."""
+"""All packages of the environment, in versions tested with Python 3.10."""
 NEEDED = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy")
 
-_SECONDS = 600.0  # timeout of imports
+_IMPORT_SECONDS = 600.0  # timeout of the worker's imports
 
-# Only these variables, because the code of an archive must not see credentials.
-_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-_PASSED_ON_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
+# The worker gets only these variables, because the code of an archive must not have access to credentials.
+_FORWARDED = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_FORWARDED_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A folder with a Python that has AllenNLP."""
+    """A Python environment with AllenNLP."""
 
     folder: Path
-    versions: dict[str, str]  # the versions of the packages in ``NEEDED``
+    versions: dict[str, str]  # package in ``NEEDED`` -> version
 
     @property
     def python(self) -> Path:
@@ -43,7 +43,7 @@ class Environment:
 
     @property
     def command(self) -> list[str]:
-        """The command that starts a worker; ``-I`` ignores PYTHONPATH, which is for another Python."""
+        """The command that starts a worker; ``-I`` ignores PYTHONPATH, which is set for agggen's Python."""
         return [str(self.python), "-I", "-X", "utf8", str(WORKER), str(os.getpid())]
 
 
@@ -51,12 +51,12 @@ def find_environment(path: Path | str | None = None) -> Environment:
     """The environment in `path`, else ``AGGGEN_SRL_ENV``, else ``srl-env`` in the cache folder. Starts no process.
 
     Raises:
-        AllenNLPError: the environment is missing or lacks a package; the message says how to create one.
+        AllenNLPError: the environment does not exist or lacks a package; the message has the commands to create it.
     """
     chosen = path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env"
     folder = Path(chosen).expanduser().absolute()
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
-    remedy = f"make one with `{commands}`, or name one that has AllenNLP by AGGGEN_SRL_ENV"
+    remedy = f"make one with `{commands}`, or set AGGGEN_SRL_ENV to an environment with AllenNLP"
     if not (folder / "bin" / "python").exists():
         raise AllenNLPError(f"there is no environment for AllenNLP in {folder}; {remedy}")
     folders = [str(path) for path in folder.glob("lib*/python3.*/site-packages")]
@@ -70,13 +70,13 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
     """The worker's environment variables.
 
     Args:
-        scratch: its folder for temporary files; AllenNLP unpacks archives there.
+        scratch: the worker's folder for temporary files, into which AllenNLP unpacks archives.
         online: whether the model may download files from the Hugging Face hub.
     """
     env = {
         name: value
         for name, value in os.environ.items()
-        if (name.upper() in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)) and not is_secret(name)
+        if (name.upper() in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)) and not is_secret(name)
     }
     env |= {"TMPDIR": str(scratch), "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
     if not online:
@@ -85,15 +85,15 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
 
 
 def worker_versions(environment: Environment) -> dict[str, str]:
-    """The versions of Python and of the packages that a worker in the environment imports.
+    """Starts a worker; returns its versions of Python and of the imported packages.
 
     Raises:
-        AllenNLPError: the worker cannot import them.
+        AllenNLPError: the worker cannot import the packages.
     """
     scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
     process = JsonLinesProcess(environment.command, worker_environment(scratch, online=False), scratch)
     try:
-        answer = process.ask({"op": "start", "protocol": PROTOCOL, "archive": None, "threads": 1}, _SECONDS)
+        answer = process.request({"op": "start", "protocol": PROTOCOL, "archive": None, "threads": 1}, _IMPORT_SECONDS)
     finally:
         process.close()
     if "ready" not in answer:

@@ -1,7 +1,7 @@
-"""A child process that answers JSON lines, one request at a time, with a timeout.
+"""A child process that answers requests as JSON lines, one at a time, with a timeout.
 
-The child answers each line on its standard input with one line on its standard output. A thread reads its standard
-error, so that the child never blocks on a full pipe.
+The child reads a request per line from standard input and writes a response per line to standard output. A thread reads
+its standard error, so that the child never blocks on a full pipe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from agggen.errors import AggGenError
 
-_LINES, _LINE_BYTES = 12, 500  # an error message quotes the last lines of standard error, the start of each
+_LINES, _LINE_BYTES = 12, 500  # error messages quote this many last lines of standard error, each truncated
 
 
 class AllenNLPError(AggGenError):
@@ -39,15 +39,15 @@ class JsonLinesProcess:
         """Starts `command`.
 
         Args:
-            env: the child's whole environment.
-            scratch: a folder that is deleted when the child has ended.
+            env: all environment variables of the child.
+            scratch: a folder to delete after the child has ended.
 
         Raises:
             WorkerDied: the child cannot be started.
         """
         pipe = subprocess.PIPE
         try:
-            # In a new session: Ctrl-C in the terminal interrupts only this process, which then ends the child.
+            # In a new session, so that Ctrl-C in the terminal interrupts only this process, which then ends the child.
             self._child = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
             )
@@ -55,8 +55,10 @@ class JsonLinesProcess:
             _remove(scratch)
             raise WorkerDied(f"cannot start {command[0]}: {error.strerror or error}") from error
         self._lines: deque[bytes] = deque(maxlen=_LINES)
-        self._listener = threading.Thread(target=_listen, args=(self._child.stderr, self._lines), daemon=True)
-        self._listener.start()
+        self._stderr_reader = threading.Thread(
+            target=_keep_last_lines, args=(self._child.stderr, self._lines), daemon=True
+        )
+        self._stderr_reader.start()
         self._scratch = scratch
         self._stop = weakref.finalize(self, _stop, self._child, scratch, 0.0)
 
@@ -68,36 +70,36 @@ class JsonLinesProcess:
     def is_alive(self) -> bool:
         return self._child.poll() is None
 
-    def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The answer to `message`. After any exception the child has ended.
+    def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Sends `message` and returns the response. After any exception the child has ended.
 
         Args:
-            timeout: seconds for the whole answer.
+            timeout: seconds until the response must be complete.
 
         Raises:
-            WorkerDied: the child ended, timed out, or did not answer with a JSON object; quotes the end of its
+            WorkerDied: the child ended, timed out, or its response is not a JSON object; quotes the end of its
                 standard error.
         """
         if not self._stop.alive:
-            raise WorkerDied("the worker has ended already")
+            raise WorkerDied("the worker has already ended")
         line, timed_out = b"", threading.Event()
 
         def time_out() -> None:
             timed_out.set()
             _kill(self._child)
 
-        watch = threading.Timer(timeout, time_out)
-        watch.start()
+        timer = threading.Timer(timeout, time_out)
+        timer.start()
         try:
             line = self._exchange(json.dumps(message).encode() + b"\n")
             answer = json.loads(line) if line.endswith(b"\n") else None
         except ValueError:
             answer = None
         except BaseException:
-            self._stop()  # otherwise the next request would get the answer to this one
+            self._stop()  # otherwise the next request would receive the response to this one
             raise
         finally:
-            watch.cancel()
+            timer.cancel()
         if isinstance(answer, dict):
             return answer
         if timed_out.is_set():
@@ -105,22 +107,22 @@ class JsonLinesProcess:
         elif line.endswith(b"\n"):
             reason = f"answered {line[:80]!r}, which is not a JSON object"
         else:
-            reason = self._ending()
+            reason = self._exit_reason()
         self._stop()
-        self._listener.join(timeout=5)
+        self._stderr_reader.join(timeout=5)
         lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
         output = "its last lines:\n  " + "\n  ".join(lines) if lines else "it wrote nothing to standard error"
         raise WorkerDied(f"the worker {reason}; {output}")
 
     def _exchange(self, request: bytes) -> bytes:
-        """The line with which the child answers; incomplete if the child ended."""
+        """Sends a line and returns the response line, which is incomplete if the child ended."""
         assert self._child.stdin and self._child.stdout
-        with contextlib.suppress(BrokenPipeError):  # the child has ended; its output may contain the reason
+        with contextlib.suppress(BrokenPipeError):  # the child has ended; `request` reports why
             self._child.stdin.write(request)
             self._child.stdin.flush()
         return self._child.stdout.readline()
 
-    def _ending(self) -> str:
+    def _exit_reason(self) -> str:
         try:
             code = self._child.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -130,12 +132,12 @@ class JsonLinesProcess:
         return f"was killed by {signal.Signals(-code).name}"
 
     def close(self, grace: float = 5.0) -> None:
-        """Asks the child to end, by closing its standard input, and kills it after `grace` seconds."""
+        """Closes the child's standard input, which makes it end, and kills it after `grace` seconds."""
         if self._stop.detach() is not None:
             _stop(self._child, self._scratch, grace)
 
 
-def _listen(stream: IO[bytes], lines: deque[bytes]) -> None:
+def _keep_last_lines(stream: IO[bytes], lines: deque[bytes]) -> None:
     """Keeps the last lines of a stream until its end."""
     with stream:
         lines.extend(iter(lambda: stream.readline(_LINE_BYTES), b""))

@@ -1,8 +1,8 @@
-"""Frames from any AllenNLP archive for semantic role labelling: the BERT model (``srl_bert``) or the BiLSTM (``srl``).
+"""Frames from an AllenNLP archive for semantic role labelling: the BERT model (``srl_bert``) or the BiLSTM (``srl``).
 
-An archive (``model.tar.gz`` or its unpacked folder) contains pickles: loading one runs its author's code. AllenNLP runs
-as a worker process in a separate environment (``environment.py``). The predicates are found by another frame source (by
-default the tagger that ships with agggen) or, as in AllenNLP's own predictor, by a spaCy model if one is configured.
+An archive (``model.tar.gz`` or its unpacked folder) contains pickles: loading it executes its author's code. AllenNLP
+runs as a worker process in a separate environment (``environment.py``). The verbs to label are found by another frame
+source (default: the tagger that ships with agggen) or, as in AllenNLP's predictor, by a spaCy model if configured.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerD
 from agggen_platform.srl.worker import PROTOCOL, hash_of
 
 VERSION = "1"
-"""Part of the fingerprint; incremented when the model's inputs change."""
-
+"""Part of the fingerprint; incremented when a code change alters the model's inputs."""
 
 _Result = tuple[Frame, ...] | AllenNLPError
 
 
 class AllenNLPFrames:
-    """A frame source that runs an AllenNLP archive in a worker, which starts with the first request.
+    """A frame source that runs an AllenNLP archive in a worker process, started at the first request.
 
-    A worker that dies or hangs is restarted and gets the sentences of its batch one by one. After more than `restarts`
-    crashes in a row, all requests fail. Thread-safe; a copy in another process starts its own worker.
+    If the worker dies or hangs, it is restarted, and the sentences of the batch are retried one by one. After more than
+    `restarts` consecutive crashes, all requests fail. Thread-safe; an unpickled copy starts its own worker.
     """
 
     name = "allennlp"
@@ -42,41 +41,41 @@ class AllenNLPFrames:
     def __init__(self, config: AllenNLPConfig, predicates: FrameSource | None = None) -> None:
         """
         Args:
-            predicates: finds the predicates; by default the spaCy model of `config`, else the shipped tagger.
+            predicates: finds the verbs; None: the spaCy model of `config`, else the tagger that ships with agggen.
 
         Raises:
-            ConfigError: `config` has a spaCy model, and `predicates` is also given.
+            ConfigError: both `predicates` and the spaCy model of `config` are set.
         """
         self.config = config
         if predicates is not None and config.spacy is not None:
-            raise ConfigError("the predicates come from a spaCy model or from a frame source, not from both")
-        self._finder = predicates
+            raise ConfigError("predicates can be found by a spaCy model or a frame source, not both: set one of them")
+        self._predicate_source = predicates
         self._process: JsonLinesProcess | None = None
         self._lock = threading.Lock()
         self._requests = self._deaths = 0
-        self._broken: str | None = None
+        self._failure: str | None = None  # why all requests fail
         self.worker: dict[str, Any] = {}
-        """Versions, model, device and word-piece limit of the running worker."""
+        """Versions, model, device and word-piece limit, as reported by the running worker."""
 
     def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
-        return type(self), (self.config, self._finder)
+        return type(self), (self.config, self._predicate_source)
 
     def close(self) -> None:
-        """Ends the worker; the next call of `frames` starts a new one."""
+        """Stops the worker; the next call of `frames` starts a new one."""
         with self._lock:
-            self._end()
+            self._stop_worker()
 
     @cached_property
     def archive_sha256(self) -> str:
         """The digest of the archive (see ``worker.hash_of``).
 
         Raises:
-            AllenNLPError: the archive does not exist, or has another digest than the configuration.
+            AllenNLPError: the archive does not exist, or its digest differs from the configured one.
         """
         path, expected = self.config.absolute.archive, self.config.sha256
         actual = _hash(path)
         if expected not in (None, actual):
-            raise AllenNLPError(f"{path} has the sha256 {actual}, not {expected}; it was not loaded")
+            raise AllenNLPError(f"{path} has the sha256 {actual}, not the configured {expected}; it was not loaded")
         return actual
 
     @cached_property
@@ -85,19 +84,19 @@ class AllenNLPFrames:
 
     @cached_property
     def predicates(self) -> FrameSource | None:
-        """The source of predicates; None for a spaCy model."""
-        if self.config.spacy is not None or self._finder is not None:
-            return self._finder
+        """The frame source that finds the verbs; None if a spaCy model does."""
+        if self.config.spacy is not None or self._predicate_source is not None:
+            return self._predicate_source
         from agggen.facts.embedded import EmbeddedFrames
 
         return EmbeddedFrames()
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of archive, source of predicates, BERT vocabulary and package versions; starts no worker.
+        """A hash of the archive, source of predicates, BERT vocabulary and package versions; starts no worker.
 
         Raises:
-            AllenNLPError: the archive or the environment is missing.
+            AllenNLPError: the archive or the environment does not exist.
         """
         config = self.config.absolute
         finder = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(str(config.spacy))}"
@@ -110,8 +109,8 @@ class AllenNLPFrames:
         """The frames of each sentence, in the order of their predicates.
 
         Raises:
-            AllenNLPError: the environment or archive cannot be used, the worker died too often, or a sentence cannot be
-                tagged (for example: too long for the model).
+            AllenNLPError: the environment or archive cannot be used, the worker crashed too often, or a sentence cannot
+                be tagged, for example because it is too long for the model.
         """
         positions: Sequence[list[int] | None] = [None] * len(sentences)
         if self.predicates is not None:
@@ -119,8 +118,7 @@ class AllenNLPFrames:
             positions = [sorted({frame.predicate for frame in frames}) for frames in tagged]
         results: list[_Result] = [()] * len(sentences)
         to_tag = [number for number, position in enumerate(positions) if position != [] and sentences[number].words]
-        # Sentences of similar length are batched together.
-        to_tag.sort(key=lambda number: len(sentences[number].words))
+        to_tag.sort(key=lambda number: len(sentences[number].words))  # to batch sentences of similar length
         with self._lock:
             for start in range(0, len(to_tag), self.config.batch_size):
                 numbers = to_tag[start : start + self.config.batch_size]
@@ -141,29 +139,29 @@ class AllenNLPFrames:
             self._process = None
             self._deaths += 1
             if self._deaths > self.config.restarts:
-                raise self._give_up(f"the AllenNLP worker died {self._deaths} times in a row: {death}") from death
+                raise self._fail(f"the AllenNLP worker died {self._deaths} times in a row: {death}") from death
             if retry:
                 return [_no_frames(batch[0], f"the AllenNLP worker died twice on this sentence: {death}")]
-        # Also the sentences after one that has no frames: each success resets the count of deaths.
+        # Continues after a sentence that kills the worker, because each success resets the number of deaths.
         return [result for sentence in batch for result in self._tag([sentence], retry=True)]
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
-        process = self._started()
+        process = self._running_worker()
         self._requests += 1
-        answer = process.ask({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
+        answer = process.request({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
         results = answer.get("results")
         if answer.get("id") != self._requests or not isinstance(results, list) or len(results) != len(batch):
-            self._end()
+            self._stop_worker()
             raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed') or 'its answer is invalid'}")
         self._deaths = 0
         return results
 
-    def _started(self) -> JsonLinesProcess:
+    def _running_worker(self) -> JsonLinesProcess:
         if self._process is not None and self._process.is_alive:
             return self._process
-        if self._broken is not None:
-            raise AllenNLPError(self._broken)
-        self._end()
+        if self._failure is not None:
+            raise AllenNLPError(self._failure)
+        self._stop_worker()
         environment = self.environment  # before `archive_sha256`, which reads the whole archive
         config, sha256 = self.config.absolute, self.archive_sha256
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
@@ -172,22 +170,26 @@ class AllenNLPFrames:
         request |= {"device": config.device, "threads": config.threads}
         request |= {"bert": config.bert, "spacy": config.spacy}
         try:
-            ready = process.ask(request, config.timeout)
+            ready = process.request(request, config.timeout)
         except WorkerDied as death:
-            raise self._give_up(f"the AllenNLP worker did not start: {death}") from death
-        about = ready.get("ready")
-        if not isinstance(about, dict) or about.get("protocol") != PROTOCOL or about.get("sha256") != sha256:
+            raise self._fail(f"the AllenNLP worker did not start: {death}") from death
+        worker_info = ready.get("ready")
+        if (
+            not isinstance(worker_info, dict)
+            or worker_info.get("protocol") != PROTOCOL
+            or worker_info.get("sha256") != sha256
+        ):
             process.close()
-            raise self._give_up(f"AllenNLP cannot load the archive: {ready.get('failed') or ready}")
-        self._process, self.worker = process, about
+            raise self._fail(f"AllenNLP cannot load the archive: {ready.get('failed') or ready}")
+        self._process, self.worker = process, worker_info
         return process
 
-    def _give_up(self, reason: str) -> AllenNLPError:
-        """The error of this request and of all later ones."""
-        self._broken = reason
+    def _fail(self, reason: str) -> AllenNLPError:
+        """Makes all later requests fail with this reason; returns the error for this request."""
+        self._failure = reason
         return AllenNLPError(reason)
 
-    def _end(self) -> None:
+    def _stop_worker(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.close()
@@ -199,7 +201,7 @@ def _frames(sentence: dict[str, Any], result: Any) -> _Result:
     try:
         frames = [frame_of_tags(frame["tags"]) for frame in result["frames"]]
     except AggGenError as error:
-        return _no_frames(sentence, f"the model's tags do not make a frame: {error}")
+        return _no_frames(sentence, f"the model's tags are not a valid frame: {error}")
     return tuple(frame for frame in frames if frame is not None)
 
 

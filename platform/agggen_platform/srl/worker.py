@@ -1,17 +1,20 @@
 """The worker process: loads an AllenNLP archive and tags sentences. It runs in AllenNLP's Python environment.
 
-This file must run on Python 3.9 and 3.10 and imports nothing of agggen. It reads JSON lines from standard input and
-answers each with a JSON line on standard output; the output of libraries goes to standard error. The first request is
+This file must run on Python 3.9 and 3.10 and must not import agggen. It reads requests as JSON lines from standard
+input and writes responses as JSON lines to standard output; libraries print to standard error. The first request:
 
     {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,
      "bert": null, "spacy": null}
 
-answered by {"ready": {versions, ...}}; then {"op": "tag", "id": 1, "sentences": [{"words": [...], "predicates": [3]}]}
-by {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}. If a
-whole request fails, the answer is {"failed": "why"}. With "archive": null the worker only imports the libraries and
-answers with their versions. The worker ends with its input, or when its parent, whose process id is its argument, dies.
+    {"ready": {versions, ...}}    its response; with "archive": null, the worker only imports the libraries
 
-An archive contains pickles: loading one runs its author's code.
+Later requests, each with the positions of the predicates among the words:
+
+    {"op": "tag", "id": 1, "sentences": [{"words": [...], "predicates": [3]}]}
+    {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}
+
+If a whole request fails, the response is {"failed": "why"}. The worker exits at the end of its input, or when its
+parent process (its id is the command-line argument) dies. Loading an archive executes its author's code (pickles).
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ from typing import Any
 PROTOCOL = 1
 MODEL_TYPES = ("srl", "srl_bert")
 PIECES_AT_ONCE = 8192
-"""The largest batch of the model in word pieces, padding included."""
+"""Maximum word pieces per batch of the model, including padding."""
 INSTANCES_AT_ONCE = 64
-"""The largest batch of the model in instances, which are pairs of a sentence and a predicate."""
+"""Maximum instances, that is, (sentence, predicate) pairs, per batch of the model."""
 
 
-class Refused(Exception):
-    """An error that the user can correct; the message says how."""
+class UserError(Exception):
+    """An error that the user can correct; the message describes the remedy."""
 
 
 def main() -> None:
@@ -55,8 +58,8 @@ def main() -> None:
                 labeller, answer = start(request)
             else:
                 answer = {"id": request["id"], "results": labeller.tag(request["sentences"])}
-        except Refused as refused:
-            answer = {"failed": str(refused)}
+        except UserError as error:
+            answer = {"failed": str(error)}
         except Exception as error:
             traceback.print_exc()
             answer = {"failed": _reason(error)}
@@ -65,35 +68,35 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process when its parent dies; the input may stay open then, in a fork of the parent."""
+    """Ends this process when its parent dies; a fork of the parent could keep the standard input open."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
 
 
 def start(options: Any) -> Any:
-    """The labeller (None without an archive) and the answer to the first request."""
+    """Handles the first request; returns the labeller (None without an archive) and the response."""
     if options["protocol"] != PROTOCOL:
-        raise Refused(f"the worker uses version {PROTOCOL} of the protocol, not {options['protocol']}")
+        raise UserError(f"the worker has protocol version {PROTOCOL}, but the request {options['protocol']}")
     path = options["archive"]
     if path is None:
         return None, {"ready": load_libraries(options["threads"])}
-    # Checked before anything is unpickled, and before the imports, which take seconds.
+    # Check the digest before unpickling, and before the imports, which take seconds.
     actual = hash_of(path)
     if actual != options["sha256"]:
-        raise Refused(f"{path} has the sha256 {actual}, not {options['sha256']}")
+        raise UserError(f"{path} has the sha256 {actual}, not {options['sha256']}")
     config = read_config(path)
     versions = load_libraries(options["threads"])
     labeller = Labeller(options, config)
-    about = {"sha256": actual, "model": labeller.type, "device": options["device"], "limit": labeller.limit}
-    about["lowercase"] = getattr(labeller.reader, "lowercase_input", False)
-    return labeller, {"ready": dict(versions, **about)}
+    info = {"sha256": actual, "model": labeller.type, "device": options["device"], "limit": labeller.limit}
+    info["lowercase"] = getattr(labeller.reader, "lowercase_input", False)
+    return labeller, {"ready": dict(versions, **info)}
 
 
 def load_libraries(threads: Any) -> Any:
-    """Imports the libraries of the model; returns their versions."""
+    """Imports the libraries of the model; returns their versions by name."""
     torch = import_module("torch")
-    torch.ones(1).numpy()  # fails with numpy 2, with which torch 1.12 can be imported but not used
+    torch.ones(1).numpy()  # raises with numpy 2, which torch 1.12 does not support
     if threads:
         torch.set_num_threads(threads)
     import_module("allennlp_models.structured_prediction")  # registers the models
@@ -126,7 +129,7 @@ def hash_of(path: str) -> str:
 
 
 def read_config(path: str) -> Any:
-    """The configuration in an archive, without unpacking the rest."""
+    """Reads the configuration of an archive without unpickling anything."""
     try:
         if os.path.isdir(path):
             with open(os.path.join(path, "config.json"), "rb") as plain:
@@ -138,17 +141,17 @@ def read_config(path: str) -> Any:
                 config = json.loads(member.read().decode("utf-8")) if member else {}
         kind = config["model"]["type"]
     except (tarfile.TarError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
-        raise Refused(
+        raise UserError(
             f"{path} is not an AllenNLP archive: a .tar.gz (or its folder) with config.json, weights.th and "
             f"vocabulary/ ({_reason(error)})"
         ) from error
     if kind not in MODEL_TYPES:
-        raise Refused(f"{path} is a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
+        raise UserError(f"{path} has the model type {kind!r}; semantic role labelling needs {' or '.join(MODEL_TYPES)}")
     return config
 
 
 class Labeller:
-    """An archive's model with the dataset reader that creates its inputs."""
+    """The model of an archive and the dataset reader that creates its inputs."""
 
     def __init__(self, options: Any, config: Any) -> None:
         self.type = config["model"]["type"]
@@ -160,7 +163,7 @@ class Labeller:
             archive = load_archive(options["archive"], cuda_device=device, overrides=json.dumps(overrides))
         except OSError as error:
             if self.type == "srl_bert" and not overrides and not os.path.isdir(name):
-                raise Refused(
+                raise UserError(
                     f"the archive needs the BERT model {name!r}, which is not on this machine; name a folder with its "
                     f"config.json and vocab.txt (bert), or allow the download (online). {error}"
                 ) from error
@@ -168,7 +171,7 @@ class Labeller:
         self.model, self.reader = archive.model, archive.validation_dataset_reader
         self.model.eval()
         if overrides:
-            self.reader.lowercase_input = "uncased" in name  # AllenNLP used the folder's name instead
+            self.reader.lowercase_input = "uncased" in name  # with the override, AllenNLP tests the folder's name
         self.limit = None
         if self.type == "srl_bert":
             self.limit = self.model.bert_model.config.max_position_embeddings
@@ -176,9 +179,9 @@ class Labeller:
         self.nlp: Any = import_module("spacy").load(options["spacy"]) if options["spacy"] else None
 
     def tag(self, sentences: Any) -> Any:
-        """The frames of each sentence, or why it has none."""
+        """For each sentence, its frames or an error message, as in a response."""
         results: Any = [{"frames": []} for _ in sentences]
-        tasks = []  # (pieces, sentence, predicate, instance)
+        tasks = []  # (number of word pieces, sentence number, predicate position, instance)
         for number, sentence in enumerate(sentences):
             try:
                 for predicate in self.predicates(sentence):
@@ -212,26 +215,26 @@ class Labeller:
 
     def instance(self, words: Any, predicate: int) -> Any:
         """The model's input for one predicate of a sentence."""
-        marks = [0] * len(words)
-        marks[predicate] = 1
-        instance = self.reader.text_to_instance([self.token(word) for word in words], marks)
+        indicator = [0] * len(words)
+        indicator[predicate] = 1
+        instance = self.reader.text_to_instance([self.token(word) for word in words], indicator)
         pieces = len(instance["tokens"])
         if self.limit is not None and pieces > self.limit:
-            raise Refused(f"the sentence has {pieces} word pieces, the model takes {self.limit}")
+            raise UserError(f"the sentence has {pieces} word pieces, but the model's maximum is {self.limit}")
         return instance
 
     def predicates(self, sentence: Any) -> Any:
-        """The positions of the predicates: those in the request, or spaCy's verbs and auxiliaries, as in AllenNLP."""
+        """The positions of the predicates: from the request, else spaCy's verbs and auxiliaries, as in AllenNLP."""
         words = sentence["words"]
         if blank := [word for word in words if not word.strip()]:
-            raise Refused(f"the word {blank[0]!r} is blank")
+            raise UserError(f"the word {blank[0]!r} is blank")
         if sentence.get("predicates") is not None:
             invalid = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
             if invalid:
-                raise Refused(f"there is no word {invalid[0]} in a sentence of {len(words)}")
+                raise UserError(f"the predicate position {invalid[0]} is outside the sentence of {len(words)} words")
             return sentence["predicates"]
         if self.nlp is None:
-            raise Refused("the request has no predicates, and there is no spaCy model to find them")
+            raise UserError("the request has no predicates, and there is no spaCy model to find them")
         document = import_module("spacy.tokens").Doc(self.nlp.vocab, words=words)
         for _, pipe in self.nlp.pipeline:
             document = pipe(document)
@@ -239,13 +242,13 @@ class Labeller:
 
 
 def _overrides(config: Any, folder: str) -> Any:
-    """The overrides that replace the BERT model's name in an archive by `folder`; weights in it are not read."""
+    """The overrides of an archive's configuration that load BERT's config and vocabulary from `folder`."""
     try:
         with open(os.path.join(folder, "config.json"), "rb") as stream:
             bert = json.loads(stream.read().decode("utf-8"))
     except (OSError, ValueError) as error:
-        raise Refused(
-            f"{folder} is not a folder of a BERT model, with config.json and vocab.txt ({_reason(error)})"
+        raise UserError(
+            f"{folder} is not the folder of a BERT model with config.json and vocab.txt ({_reason(error)})"
         ) from error
     readers = [key for key in ("dataset_reader", "validation_dataset_reader") if key in config]
     changed: Any = {f"{key}.bert_model_name": folder for key in readers}
@@ -254,7 +257,7 @@ def _overrides(config: Any, folder: str) -> Any:
 
 
 def _batches(tasks: Any) -> Any:
-    """Splits tasks, sorted by size, into batches of the model."""
+    """Splits tasks, sorted by number of word pieces, into batches for the model."""
     batch: Any = []
     for task in tasks:
         if batch and (len(batch) == INSTANCES_AT_ONCE or task[0] * (len(batch) + 1) > PIECES_AT_ONCE):
@@ -266,7 +269,7 @@ def _batches(tasks: Any) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Copies bundles to and from a store.
 
-A bundle is copied file by file, its manifest last: a folder without a manifest is not a bundle. Bundles from an object
-store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (by default ``~/.cache/agggen/bundles``);
-when the cache exceeds ``AGGGEN_CACHE_GB``, the least recently used bundles are removed.
+The manifest is copied last, so a partial copy has no manifest and is not a bundle. Bundles from an object store are
+cached by fingerprint in ``AGGGEN_CACHE``/bundles (default: ``~/.cache/agggen/bundles``); if the cache exceeds
+``AGGGEN_CACHE_GB``, the least recently used bundles are removed.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from agggen.errors import BundleError
 from agggen_platform.cache import cache_folder, cache_limit
 from agggen_platform.locks import locked
 from agggen_platform.storage import verified
-from agggen_platform.storage.errors import explained
+from agggen_platform.storage.errors import as_storage_error
 from agggen_platform.storage.folder import Folder
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
-def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: None) -> str:
-    """Copies the bundle at `path` to the folder `address`, local or in a store, and returns the folder's full address.
+def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambda: None) -> str:
+    """Copies the bundle at `path` to the folder `address`, local or in a store; returns the folder's full address.
 
-    Every file is read back. A partial copy is completed; files that are already there unchanged are not copied.
+    Reads every file back to verify it. Completes a partial copy; does not copy identical files again.
 
     Args:
-        claimed: raises if the folder's claim is lost; called before the manifest is written.
+        check_claim: raises if the folder's claim is lost; called before the manifest is written.
 
     Raises:
-        BundleError: `path` is not a complete bundle, or there is another bundle at `address`.
-        StorageError: the folder refused access, did not answer, or returned other content than was sent.
+        BundleError: `path` is not a complete bundle, or `address` contains another bundle.
+        StorageError: the folder refused access or did not answer, or a stored file differs from the sent one.
     """
     check_bundle(path)
     folder = Folder(address)
     manifest = (path / MANIFEST).read_bytes()
-    described = json.loads(manifest)
+    entries = json.loads(manifest)
     existing = folder.read(MANIFEST)
     if existing not in (None, manifest):
         raise BundleError(
-            f"{folder} contains another bundle, which is never overwritten: choose another address, or remove it"
+            f"{folder} contains another bundle, which is not overwritten: choose another address, or delete it"
         )
-    for name in described:
-        size, sha256 = described[name]["bytes"], described[name]["sha256"]
-        if not verified.holds(folder, name, size, sha256):
+    for name in entries:
+        size, sha256 = entries[name]["bytes"], entries[name]["sha256"]
+        if not verified.matches(folder, name, size, sha256):
             verified.put(folder, name, path / name)
     if existing is None:
-        claimed()
+        check_claim()
         verified.put(folder, MANIFEST, path / MANIFEST)
     return folder.address
 
@@ -68,7 +68,7 @@ def get_bundle(address: str) -> Path:
             ``models:/NAME/VERSION``.
 
     Raises:
-        BundleError: there is no bundle, or it was changed after it was saved.
+        BundleError: there is no bundle, or it was modified after it was saved.
         StorageError: the store refused access or did not answer, or this machine's disk is full.
     """
     if address.startswith("models:/"):
@@ -83,18 +83,18 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: {MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with explained("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
+    with as_storage_error("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_complete(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)
-        os.utime(copy)  # records the time of its last use
+        os.utime(copy)  # `_evict` compares the time of last use
     return copy
 
 
 def _evict(newest: Path) -> None:
-    """Removes the least recently used bundles until the cache is within its limit; keeps `newest`."""
+    """Removes the least recently used bundles until the cache is within its limit; always keeps `newest`."""
     total = sum(file.stat().st_size for file in newest.iterdir())
-    with suppress(FileNotFoundError):  # another process removed it
+    with suppress(FileNotFoundError):  # removed by another process
         others = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
         for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
             total += sum(file.stat().st_size for file in path.iterdir())
@@ -103,7 +103,7 @@ def _evict(newest: Path) -> None:
 
 
 def _is_complete(copy: Path) -> bool:
-    """Whether the copy is complete, and its name is its fingerprint."""
+    """Whether the copy is a complete bundle whose fingerprint is the folder's name."""
     try:
         check_bundle(copy)
     except BundleError:
@@ -112,27 +112,25 @@ def _is_complete(copy: Path) -> bool:
 
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
-    """Downloads a bundle to `copy`, which is replaced; the caller must hold the lock of `copy`."""
-    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy; partial copies of killed processes
+    """Downloads a bundle to `copy` and replaces an existing copy; the caller must hold the lock of `copy`."""
+    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy; staging folders of killed processes
         if stale.is_dir():
             shutil.rmtree(stale)
         else:
             stale.unlink(missing_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
-        described = None
+        entries = None
         with suppress(ValueError, RecursionError):  # `check_bundle` reports invalid manifests and missing files
-            described = json.loads(manifest)
-        for name in files_of(described):
+            entries = json.loads(manifest)
+        for name in files_of(entries):
             with suppress(FileNotFoundError):
                 folder.download(name, staging / name)
         (staging / MANIFEST).write_bytes(manifest)
         try:
             check_bundle(staging)
         except BundleError as error:
-            raise BundleError(
-                f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
-            ) from error
+            raise BundleError(f"the bundle at {folder} was modified after it was saved: {error}") from error
         staging.chmod(0o755)
         os.rename(staging, copy)
     finally:

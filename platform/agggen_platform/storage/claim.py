@@ -1,13 +1,13 @@
-"""A claim is a lease on an output folder: only one job may hold it. If the job dies, another may take the claim over.
+"""A claim is a lease on an output folder, held by at most one job. If that job dies, another job may take it over.
 
 In a local folder the claim is a file lock (``flock``), which the kernel releases when the process ends. In an object
-store the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter does not
-change counts as abandoned. Clocks of different machines are never compared. A holder that cannot reach the store keeps
-trying, and loses the claim only if another job takes the claim over. If the store has conditional writes, claims and
-heartbeats use them, so that only one of two simultaneous writes succeeds.
+store the holder increments a counter in ``.claim`` every few seconds (a heartbeat); if the counter stops, the lease has
+expired. Clocks of different machines are never compared. A holder that cannot reach the store retries, and loses the
+claim only if another job takes it over. Claims and heartbeats are conditional writes if the store supports them, so
+only one of two concurrent writes succeeds.
 
 ``.claim`` also contains a fencing token, which changes when another job takes over. Calling the `Claim` before a write
-compares the token, so that a process that was suspended, or a worker that outlives its driver, gets an error.
+compares the token, so a process that was suspended, or a worker that outlives its driver, gets an error.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agggen.errors import AggGenError
-from agggen_platform.storage.errors import StorageError, explained
+from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
 _NAME = ".claim"
-BEAT = 3.0
-"""Seconds between two heartbeats; without a heartbeat for four times as long, a claim counts as abandoned."""
+HEARTBEAT_SECONDS = 3.0
+"""Seconds between two heartbeats; a lease expires after four intervals without a heartbeat."""
 _ATTEMPTS = 5
-"""Attempts to write a new claim. Each attempt first checks that no other job holds the claim."""
+"""Maximum attempts to write a new claim; each first checks that no other job holds it."""
 
 
 class ClaimedError(AggGenError):
@@ -42,36 +42,36 @@ class ClaimedError(AggGenError):
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of this process or, in a worker, of its driver. Calling the object checks the claim. Can be pickled."""
+    """The claim of this process or, in a worker, of its driver. Can be pickled."""
 
     folder: Folder
     token: str
     lost: list[ClaimedError] = field(default_factory=list)
-    """The error to raise, if the heartbeat has found that the claim is lost; else empty."""
+    """Empty; or one error, after a heartbeat found another job's token."""
 
     def __call__(self) -> None:
-        """Checks in ``.claim`` that the claim is still held.
+        """Reads ``.claim`` and checks that the claim is still held.
 
         Raises:
             ClaimedError: another job took the claim over.
             StorageError: the store did not answer; the claim may still be held.
         """
         self.raise_if_lost()
-        if not _is_of(self.folder.read(_NAME), self.token):
-            raise _refusal(self.folder.address, "it took over from this one")
+        if not _has_token(self.folder.read(_NAME), self.token):
+            raise _claimed_error(self.folder.address, "it took over from this one")
 
     def raise_if_lost(self) -> None:
-        """Raises ClaimedError if the heartbeat has found that the claim is lost; makes no request."""
+        """Raises ClaimedError if a heartbeat found that the claim is lost; makes no request."""
         if self.lost:
             raise self.lost[0]
 
 
 @contextmanager
-def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
-    """Claims the folder for the block; the claim must be checked before each write that only its holder may make.
+def claim(folder: Folder, interval: float | None = None) -> Iterator[Claim]:
+    """Claims the folder for the block. Call the yielded `Claim` before each write that requires the claim.
 
     Args:
-        beat: seconds between two heartbeats, `BEAT` by default.
+        interval: seconds between two heartbeats; None: `HEARTBEAT_SECONDS`.
 
     Raises:
         ClaimedError: another job holds the claim.
@@ -82,12 +82,16 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
         with _flock(folder.local, token):
             yield Claim(folder, token)
     else:
-        beat = BEAT if beat is None else beat
-        # With these timeouts a hanging request ends long before four beats have passed; the next beat retries it.
-        quick = replace(
-            folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
+        interval = HEARTBEAT_SECONDS if interval is None else interval
+        # These timeouts end a hanging request long before the lease expires; the next heartbeat retries it.
+        short_timeouts = replace(
+            folder.policy,
+            seconds=interval / 2,
+            longest_pause=interval / 4,
+            connect_timeout=interval,
+            read_timeout=interval,
         )
-        with heartbeat(folder, beat, Folder(folder.address, quick)) as held:
+        with heartbeat(folder, interval, Folder(folder.address, short_timeouts)) as held:
             yield held
 
 
@@ -95,45 +99,47 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
 def _flock(path: Path, token: str) -> Iterator[None]:
     import fcntl
 
-    with explained("claim", path):
+    with as_storage_error("claim", path):
         path.mkdir(parents=True, exist_ok=True)
-        claimed = (path / _NAME).open("a+b", buffering=0)  # never deleted: another process could then lock a new file
-    with claimed as file:
-        with explained("claim", path):
+        opened = (path / _NAME).open("a+b", buffering=0)  # never deleted: another process could then lock a new file
+    with opened as file:
+        with as_storage_error("claim", path):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 file.seek(0)
-                raise _refusal(str(path), _holder(file.read())) from error
+                raise _claimed_error(str(path), _holder(file.read())) from error
             file.truncate(0)
             file.write(_content(token))
         yield
 
 
 @contextmanager
-def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -> Iterator[Claim]:
+def heartbeat(
+    folder: Folder, interval: float = HEARTBEAT_SECONDS, fast_folder: Folder | None = None
+) -> Iterator[Claim]:
     """Like `claim`, with a heartbeat instead of a file lock.
 
     Args:
-        quick: the same folder with short timeouts, for requests that must end within about two beats.
+        fast_folder: the same folder with short timeouts, for requests that must end within about two intervals.
     """
-    quick = quick or folder
+    fast_folder = fast_folder or folder
     held = Claim(folder, uuid.uuid4().hex)
 
-    def write(count: int, seen: bytes | None = b"") -> str | None:
-        """Writes ``.claim`` if its content is `seen` or has this token; else returns the name of the holder."""
+    def write(count: int, expected: bytes | None = b"") -> str | None:
+        """Writes ``.claim`` if its content is `expected` or has our token; returns None, else the holder's name."""
 
         def change(current: bytes | None) -> bytes | None:
-            return _content(held.token, count) if current == seen or _is_of(current, held.token) else None
+            return _content(held.token, count) if current == expected or _has_token(current, held.token) else None
 
-        current = quick.update(_NAME, change)
-        return None if _is_of(current, held.token) else _holder(current)
+        current = fast_folder.update(_NAME, change)
+        return None if _has_token(current, held.token) else _holder(current)
 
     for attempt in range(_ATTEMPTS):
-        seen = _wait_until_abandoned(folder, quick, beat, held.token)
+        expected = _wait_until_abandoned(folder, fast_folder, interval, held.token)
         try:
-            if (holder := write(0, seen)) is not None:
-                raise _refusal(folder.address, holder)
+            if (holder := write(0, expected)) is not None:
+                raise _claimed_error(folder.address, holder)
             break
         except StorageError:
             if attempt == _ATTEMPTS - 1:
@@ -141,49 +147,48 @@ def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -
 
     ended = threading.Event()
 
-    def beat_on() -> None:
+    def send_heartbeats() -> None:
         count = 0
-        while not ended.wait(beat):
+        while not ended.wait(interval):
             count += 1
             try:
                 holder = write(count)
-            except StorageError:  # the next beat tries again; a caller that checks the claim sees the error itself
+            except StorageError:  # the next heartbeat retries; a caller of the `Claim` gets the error itself
                 continue
             if holder is not None:
-                held.lost.append(_refusal(folder.address, "it took over from this one"))
+                held.lost.append(_claimed_error(folder.address, "it took over from this one"))
                 return
 
-    time.sleep(beat / 2)  # of two jobs that claim simultaneously, the one that wrote last holds the claim
+    time.sleep(interval / 2)  # without conditional writes, the last of two concurrent writers holds the claim
     held()
-    thread = threading.Thread(target=beat_on, name="claim", daemon=True)
+    thread = threading.Thread(target=send_heartbeats, name="claim", daemon=True)
     thread.start()
     try:
         yield held
     finally:
         ended.set()
-        thread.join(10 * beat)
-        with suppress(StorageError):  # a claim that cannot be released becomes abandoned
-            if _is_of(quick.read(_NAME), held.token):
-                quick.delete(_NAME)
+        thread.join(10 * interval)
+        with suppress(StorageError):  # a claim that cannot be deleted expires
+            if _has_token(fast_folder.read(_NAME), held.token):
+                fast_folder.delete(_NAME)
 
 
-def _wait_until_abandoned(folder: Folder, quick: Folder, beat: float, token: str) -> bytes | None:
-    """Waits until no other job holds the claim: it is absent, has this `token`, or has not changed for four beats.
+def _wait_until_abandoned(folder: Folder, fast_folder: Folder, interval: float, token: str) -> bytes | None:
+    """Waits until no other job holds the claim, and returns the content of ``.claim``, None if it does not exist.
 
-    Returns:
-        The content of ``.claim`` at the end.
+    It is not held if it does not exist, has this `token`, or has not changed for four heartbeat intervals.
 
     Raises:
-        ClaimedError: another job's counter changed.
+        ClaimedError: another job's heartbeat changed ``.claim``.
         StorageError: the folder did not answer.
     """
     previous = folder.read(_NAME)
-    deadline = time.monotonic() + 4 * beat
-    while previous is not None and not _is_of(previous, token) and time.monotonic() < deadline:
-        time.sleep(beat / 2)
-        current = quick.read(_NAME)
+    deadline = time.monotonic() + 4 * interval
+    while previous is not None and not _has_token(previous, token) and time.monotonic() < deadline:
+        time.sleep(interval / 2)
+        current = fast_folder.read(_NAME)
         if current not in (None, previous):
-            raise _refusal(folder.address, _holder(current))
+            raise _claimed_error(folder.address, _holder(current))
         previous = current
     return previous
 
@@ -193,7 +198,7 @@ def _content(token: str, count: int = 0) -> bytes:
     return json.dumps({"id": token, "who": who, "count": count}).encode()
 
 
-def _is_of(content: bytes | None, token: str) -> bool:
+def _has_token(content: bytes | None, token: str) -> bool:
     return bool(content) and json.loads(content or b"")["id"] == token
 
 
@@ -201,7 +206,7 @@ def _holder(content: bytes | None) -> str:
     return json.loads(content)["who"] if content else ""
 
 
-def _refusal(where: str, holder: str) -> ClaimedError:
+def _claimed_error(address: str, holder: str) -> ClaimedError:
     return ClaimedError(
-        f"another job works on {where} ({holder or 'just started'}); wait for it, or choose another folder"
+        f"another job works on {address} ({holder or 'just started'}); wait until it ends, or choose another folder"
     )

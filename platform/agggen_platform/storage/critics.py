@@ -1,4 +1,4 @@
-"""Opens critics by address: ``included``, a folder, ``s3://bucket/prefix``, or ``models:/NAME@ALIAS``."""
+"""Loads critics by address: ``included``, a folder, ``s3://bucket/prefix``, or ``models:/NAME@ALIAS``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from agggen_platform.storage.bundles import MANIFEST, get_bundle
 from agggen_platform.storage.folder import Folder
 
 INCLUDED = "included"
-"""The critic that is part of agggen."""
+"""The address of the critic that ships with agggen."""
 
 
-def place_of_critic(address: str) -> str:
-    """The address of the critic's folder, absolute and without an alias.
+def resolve_critic(address: str) -> str:
+    """The absolute address of the critic's folder; ``included`` stays as it is.
 
     Raises:
-        RegistryError: there is no such version or alias, or no registry.
+        RegistryError: the version or alias does not exist, or there is no registry.
     """
     if address == INCLUDED:
         return address
@@ -33,11 +33,11 @@ def open_critic(address: str) -> tuple[Critic, str]:
     """The critic at `address`, and the SHA-256 of its files.
 
     Raises:
-        CriticError, BundleError: there is no critic, or it was changed after it was saved.
-        RegistryError: see `place_of_critic`.
+        CriticError, BundleError: there is no critic, or it was modified after it was saved.
+        RegistryError: see `resolve_critic`.
         StorageError: the store refused access or did not answer.
     """
-    address = place_of_critic(address)
+    address = resolve_critic(address)
     if address == INCLUDED:
         return load_critic(SHIPPED), _fingerprint(SHIPPED)
     folder = Path(address)

@@ -1,4 +1,4 @@
-"""Errors of disks and object stores, with messages that say how to fix the problem."""
+"""Errors of disks and object stores; each message names the cause and a remedy."""
 
 from __future__ import annotations
 
@@ -33,16 +33,13 @@ class DamagedError(StorageError):
 
 
 @contextmanager
-def explained(operation: str, path: Path, size: int | None = None, only_full: bool = False) -> Iterator[None]:
-    """Converts an OSError of the block to a StorageError.
+def as_storage_error(operation: str, path: Path, size: int | None = None, only_full: bool = False) -> Iterator[None]:
+    """Converts an OSError of the block, except FileNotFoundError, to a StorageError.
 
     Args:
         operation: the verb of the message "cannot VERB PATH".
         size: the number of bytes to write, if known.
         only_full: convert only errors about a full disk or quota, for a block that may also use other files.
-
-    Raises:
-        StorageError: in place of any OSError except FileNotFoundError.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """A folder on this machine or in an object store (``s3://bucket/prefix``), with atomic writes.
 
-Credentials, region and endpoint of S3 come from the environment, as for every AWS tool (``AWS_ACCESS_KEY_ID``,
-``AWS_ENDPOINT_URL``, ...). Transient errors of a store are retried a bounded number of times; other failures raise
-a `StorageError` with the operation, the address and a remedy.
+Credentials, region and endpoint of S3 come from the standard AWS environment variables (``AWS_ACCESS_KEY_ID``,
+``AWS_ENDPOINT_URL``, ...). Transient errors are retried within a limit (`Policy`); then, as for other failures, a
+`StorageError` names the operation, the address and a remedy.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from agggen_platform.storage.s3 import Policy, S3Store
 
 
 class Folder:
-    """A folder by its path or ``s3://`` address; file names are relative to the folder, with ``/`` between parts.
+    """A folder by its path or ``s3://`` address; file names are relative paths with ``/`` as separator.
 
-    A name with an empty part, ``.``, ``..``, a backslash or a NUL is refused with ConfigError. All methods raise
-    StorageError if the disk or the store refuses an operation or does not answer. Can be pickled; thread-safe.
+    All methods raise ConfigError for a name with an empty part, ``.``, ``..``, a backslash or a NUL, and StorageError
+    if the disk or the store refuses an operation or does not answer. Can be pickled; thread-safe.
     """
 
-    def __init__(self, address: str, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
+    def __init__(self, address: str, policy: Policy = Policy()) -> None:  # noqa: B008 (Policy is immutable)
         """
         Args:
             policy: retries and timeouts of an object store.
 
         Raises:
-            ConfigError: the address has a scheme other than ``s3`` or ``file``, or names no bucket, or boto3 is not
-                installed.
+            ConfigError: the scheme is not ``s3`` or ``file``, the bucket is missing, or boto3 is not installed.
         """
         scheme, separator, rest = address.partition("://")
         if separator and scheme not in ("s3", "file"):
             raise ConfigError(
-                f"{address!r} is neither a path, file://PATH nor s3://BUCKET/PREFIX; other stores by s3:// and "
-                "their S3 interface: Google Cloud Storage by AWS_ENDPOINT_URL_S3=https://storage.googleapis.com and "
-                "HMAC keys, Azure by a gateway"
+                f"{address!r} is neither a path, file://PATH nor s3://BUCKET/PREFIX; use other stores through their S3 "
+                "interface: Google Cloud Storage with AWS_ENDPOINT_URL_S3=https://storage.googleapis.com and HMAC "
+                "keys, Azure with an S3 gateway"
             )
         self.policy = policy
         self.local: Path | None = None
@@ -74,16 +73,16 @@ class Folder:
         """The size of a file in bytes; None if it does not exist."""
         return self._store.size(_check(name))
 
-    def names(self, under: str = "") -> list[str]:
-        """The files below `under`, recursively and sorted; empty if there is no such folder."""
-        return sorted(self.sizes(under))
+    def names(self, subfolder: str = "") -> list[str]:
+        """The names of all files below `subfolder`, sorted; empty if `subfolder` does not exist."""
+        return sorted(self.sizes(subfolder))
 
-    def sizes(self, under: str = "") -> dict[str, int]:
-        """The size in bytes of each file below `under`, recursively, by name."""
-        return self._store.sizes(_check(under) if under else "")
+    def sizes(self, subfolder: str = "") -> dict[str, int]:
+        """Name -> size in bytes of all files below `subfolder`."""
+        return self._store.sizes(_check(subfolder) if subfolder else "")
 
     def open(self, name: str) -> Any:
-        """A seekable binary file; raises FileNotFoundError."""
+        """Opens a file for reading: seekable, binary. Raises FileNotFoundError."""
         return self._store.open(_check(name))
 
     def version(self, name: str) -> str:
@@ -94,7 +93,7 @@ class Folder:
         """The bytes [first, end) of a file in chunks; raises FileNotFoundError.
 
         Args:
-            version: the expected `Folder.version`; DamagedError is raised if the file's version differs.
+            version: the expected `Folder.version`; if the file's version differs, DamagedError is raised.
         """
         return self._store.chunks(_check(name), first, end, version)
 
@@ -117,17 +116,15 @@ class Folder:
         self._store.write(_check(name), content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Replaces the content of a small file (None: no file) by ``change(content)``, unless the result is None.
+        """Replaces the content of a small file by ``change(content)`` unless that is None; returns the final content.
 
-        A compare-and-swap if the store has conditional writes: after a concurrent write, `change` is called again.
-
-        Returns:
-            The resulting content.
+        `content` is None if the file does not exist. If the store has conditional writes, this is a compare-and-swap:
+        after a concurrent write, `change` is called again.
         """
         return self._store.update(_check(name), change)
 
     def new(self, name: str) -> AbstractContextManager[Path]:
-        """A local path to write to; when the block ends without an error, the file is stored as `name`, atomically."""
+        """Yields a local path to write to; if the block raises no error, stores that file as `name`, atomically."""
         return self._store.new(_check(name))
 
     def upload(self, name: str, path: Path) -> None:
@@ -135,24 +132,24 @@ class Folder:
         self._store.upload(_check(name), path)
 
     def download(self, name: str, path: Path) -> None:
-        """Copies a file to `path`, which may be incomplete after an error; raises FileNotFoundError."""
+        """Copies a file to `path`; after an error `path` may be incomplete. Raises FileNotFoundError."""
         self._store.download(_check(name), path)
 
     def delete(self, name: str) -> None:
-        """Removes a file, if it exists."""
+        """Deletes a file if it exists."""
         self._store.delete(_check(name))
 
-    def sweep(self, under: str = "") -> None:
-        """Removes partial files of killed processes. No other process may be writing below `under`."""
-        self._store.sweep(_check(under) if under else "")
+    def remove_partial_files(self, subfolder: str = "") -> None:
+        """Deletes partial files of killed processes; no other process may be writing below `subfolder`."""
+        self._store.remove_partial_files(_check(subfolder) if subfolder else "")
 
 
 def _check(name: str) -> str:
-    wrong = next((sign for sign in ("\\", "\0") if sign in name), None)
-    if wrong is None:
-        wrong = next((part or "//" for part in name.split("/") if part in ("", ".", "..")), None)
-    if wrong is not None:
+    invalid = next((character for character in ("\\", "\0") if character in name), None)
+    if invalid is None:
+        invalid = next((part or "//" for part in name.split("/") if part in ("", ".", "..")), None)
+    if invalid is not None:
         raise ConfigError(
-            f"{name!r} is not the name of a file in a folder, because of {wrong!r}; write parts with one / between them"
+            f"{name!r} is not a valid file name in a folder: it contains {invalid!r}; write parts separated by single /"
         )
     return name

@@ -1,4 +1,4 @@
-"""Files in a folder of this machine."""
+"""The implementation of `Folder` for this machine's file system."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from agggen_platform.storage.errors import DamagedError, StorageError, explained
+from agggen_platform.storage.errors import DamagedError, StorageError, as_storage_error
 
 _CHUNK = 1 << 20  # bytes
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(?:\.\d+\.tmp)?")
-"""The temporary files of `new`, and those of functions that write to them, such as ``prepared.write_records``."""
+"""Temporary files of `new`, and of functions that write to its path atomically, such as ``prepared.write_records``."""
 
 
 class LocalStore:
-    """The files below `root`. Symbolic links are followed, but writing through a link out of `root` is refused."""
+    """The files below `root`; see `Folder`. Refuses to write through a symbolic link that leads out of `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def size(self, name: str) -> int | None:
         path = self.root / name
-        with explained("inspect", path):
+        with as_storage_error("inspect", path):
             return path.stat().st_size if path.is_file() else None
 
-    def sizes(self, under: str) -> dict[str, int]:
-        top = self.root / under
+    def sizes(self, subfolder: str) -> dict[str, int]:
+        top = self.root / subfolder
         sizes = {}
-        with explained("list", top):
+        with as_storage_error("list", top):
             for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
                 for path in (Path(folder) / file for file in files):
-                    with suppress(FileNotFoundError):  # removed since it was listed
+                    with suppress(FileNotFoundError):  # deleted after it was listed
                         sizes[path.relative_to(self.root).as_posix()] = path.stat().st_size
         return sizes
 
@@ -44,17 +44,17 @@ class LocalStore:
         import pyarrow as pa
 
         path = self.root / name
-        with explained("read", path):
+        with as_storage_error("read", path):
             return pa.OSFile(str(path), "rb")  # releases the GIL while it reads
 
     def version(self, name: str) -> str:
         path = self.root / name
-        with explained("inspect", path):
+        with as_storage_error("inspect", path):
             return _version(path.stat())
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
         path = self.root / name
-        with explained("read", path), path.open("rb") as file:
+        with as_storage_error("read", path), path.open("rb") as file:
             file.seek(first)
             left = sys.maxsize if end is None else end - first
             while chunk := file.read(min(_CHUNK, left)):
@@ -66,14 +66,14 @@ class LocalStore:
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
         target = self.root / name
-        with explained("write", target):
+        with as_storage_error("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._check_inside(target)
             temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
-            with explained("write", target, only_full=True):
+            with as_storage_error("write", target, only_full=True):
                 yield temporary
-            with explained("write", target):
+            with as_storage_error("write", target):
                 with temporary.open("rb") as written:
                     os.fsync(written.fileno())
                 temporary.replace(target)
@@ -82,7 +82,7 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def write(self, name: str, content: bytes) -> None:
-        with self.new(name) as path, explained("write", self.root / name, len(content)):
+        with self.new(name) as path, as_storage_error("write", self.root / name, len(content)):
             path.write_bytes(content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
@@ -100,13 +100,13 @@ class LocalStore:
 
     def delete(self, name: str) -> None:
         path = self.root / name
-        with explained("delete", path):
+        with as_storage_error("delete", path):
             if path.parent.is_dir():
                 self._check_inside(path)
                 path.unlink(missing_ok=True)
 
-    def sweep(self, under: str) -> None:
-        for name in self.sizes(under):
+    def remove_partial_files(self, subfolder: str) -> None:
+        for name in self.sizes(subfolder):
             if _TEMPORARY.fullmatch(name.rpartition("/")[2]):
                 self.delete(name)
 
@@ -114,25 +114,25 @@ class LocalStore:
         folder = path.parent.resolve()
         if not folder.is_relative_to(self.root.resolve()):
             raise StorageError(
-                f"{path} would be written to {folder}, outside {self.root}: a symbolic link leads there; remove it, "
-                "or give the folder it leads to"
+                f"a symbolic link redirects {path} to {folder}, outside {self.root}: remove the link, or use the "
+                "folder that it points to"
             )
 
 
-def _copy(source: Path, target: Path, shown: Path) -> None:
-    """Copies a file and flushes it to the disk; error messages name `shown`."""
-    with explained("write", shown, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
+def _copy(source: Path, target: Path, named: Path) -> None:
+    """Copies a file and flushes it to the disk; error messages name the path `named`."""
+    with as_storage_error("write", named, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, _CHUNK)
         write.flush()
         os.fsync(write.fileno())
 
 
-def _version(about: os.stat_result) -> str:
-    return f"{about.st_size}-{about.st_mtime_ns}"
+def _version(stat: os.stat_result) -> str:
+    return f"{stat.st_size}-{stat.st_mtime_ns}"
 
 
 def _sync(folder: Path) -> None:
-    """Flushes the folder's entries to the disk, so that a new file survives a power cut."""
+    """Flushes the directory entries to the disk, so that a renamed file survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

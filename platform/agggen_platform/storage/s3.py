@@ -1,8 +1,8 @@
-"""Objects of an S3 store, through boto3, with the retries of `s3_client.Attempts`.
+"""The implementation of `Folder` for S3 stores, by boto3, with the retries of `s3_client.Attempts`.
 
-boto3's retries are off: they have no limit on the total time and cannot resume an interrupted download. Uploads are
-atomic; large files are multipart uploads, which are aborted if a part fails. Every upload has a ``Content-MD5``, the
-checksum that all implementations of S3 verify.
+boto3's own retries are disabled: they have no limit on the total time and cannot resume an interrupted download.
+Uploads are atomic; a multipart upload is aborted if a part fails. Every upload has a ``Content-MD5``, the only checksum
+that all implementations of S3 verify.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agggen_platform.storage.errors import StorageError, explained
+from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect, is_missing
 
 __all__ = ["Policy", "S3Store"]
 
-_CHUNK = 1 << 18  # bytes of a download that are read at once
-_MAX_PARTS = 10_000  # of a multipart upload
+_CHUNK = 1 << 18  # bytes per read of a download
+_MAX_PARTS = 10_000  # S3's limit per multipart upload
 _CONCURRENT_PARTS = 4
-_TOKEN = "agggen-upload"  # metadata key of a random token that identifies a multipart upload
+_TOKEN = "agggen-upload"  # metadata key of the random token that identifies a multipart upload
 T = TypeVar("T")
 
 
 class S3Store:
-    """The objects of `bucket` below `prefix`."""
+    """The objects of `bucket` below `prefix`; see `Folder`."""
 
     def __init__(self, bucket: str, prefix: str, policy: Policy) -> None:
         self.bucket, self.prefix, self.policy = bucket, prefix, policy
         self._client = connect(policy)
-        self._answered = False
-        self._bucket_exists = False
+        self._answered = False  # whether the store has answered any request
+        self._bucket_exists = False  # True after a successful check
 
     def size(self, name: str) -> int | None:
         try:
@@ -46,20 +46,20 @@ class S3Store:
         except FileNotFoundError:
             return None
 
-    def sizes(self, under: str) -> dict[str, int]:
+    def sizes(self, subfolder: str) -> dict[str, int]:
         sizes: dict[str, int] = {}
-        for page in self._pages(under, self._client.list_objects_v2, "ContinuationToken"):
+        for page in self._pages(subfolder, self._client.list_objects_v2, "ContinuationToken"):
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):
                     sizes[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
         return sizes
 
-    def _pages(self, under: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
-        """The pages of a listing below `under`; `markers` are the request's parameters that name the next page."""
-        prefix = self._key(under) + "/" if under or self.prefix else ""
+    def _pages(self, subfolder: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
+        """The pages of a listing below `subfolder`; `markers`: names of the request's continuation parameters."""
+        prefix = self._key(subfolder) + "/" if subfolder or self.prefix else ""
         begin: dict[str, str] = {}
         while True:
-            page = self._call("list", under, request, Prefix=prefix, **begin)
+            page = self._call("list", subfolder, request, Prefix=prefix, **begin)
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -85,7 +85,7 @@ class S3Store:
                 answer = self._client.get_object(Bucket=self.bucket, Key=self._key(name), **ranged)
                 self._answered = True
                 if version not in (None, answer["ETag"]):
-                    raise attempts.replaced()
+                    raise attempts.object_replaced()
                 version = answer["ETag"]
                 for chunk in answer["Body"].iter_chunks(_CHUNK):
                     first += len(chunk)
@@ -100,7 +100,7 @@ class S3Store:
     def new(self, name: str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
             path = Path(scratch) / "object"
-            with explained("write", path, only_full=True):
+            with as_storage_error("write", path, only_full=True):
                 yield path
             self.upload(name, path)
 
@@ -109,7 +109,7 @@ class S3Store:
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Uses ``If-Match`` and ``If-None-Match``; stores that ignore (rclone) or reject them write unconditionally."""
+        """Uses ``If-Match`` and ``If-None-Match``; without effect if the store rejects or ignores them (rclone)."""
         key, conditional = self._key(name), True
         while True:
             current: bytes | None = None
@@ -123,7 +123,7 @@ class S3Store:
             try:
                 self._call("write", name, self._client.put_object, **put)
                 return new
-            except FileNotFoundError:  # the object was removed after it was read, or the bucket is missing
+            except FileNotFoundError:  # the object was deleted after it was read, or the bucket is missing
                 self._check_bucket(name)
             except StorageError as error:
                 code = code_of(error.__cause__)
@@ -136,56 +136,56 @@ class S3Store:
         return answer["Body"].read(), answer["ETag"]
 
     def upload(self, name: str, path: Path) -> None:
-        with explained("read", path):
+        with as_storage_error("read", path):
             size = path.stat().st_size
             content = path.read_bytes() if size <= self.policy.part else None
         if content is not None:
             self.write(name, content)
             return
         key, token = self._key(name), uuid.uuid4().hex
-        begun = self._call("write", name, self._client.create_multipart_upload, Key=key, Metadata={_TOKEN: token})
-        about = {"Key": key, "UploadId": begun["UploadId"]}
+        created = self._call("write", name, self._client.create_multipart_upload, Key=key, Metadata={_TOKEN: token})
+        upload = {"Key": key, "UploadId": created["UploadId"]}
         try:
-            self._complete(name, about, self._send(name, path, size, about), token)
+            self._complete(name, upload, self._send(name, path, size, upload), token)
         except BaseException as error:
             try:
-                self._abort(name, **about)
+                self._abort(name, **upload)
             except StorageError as failure:
-                error.add_note(f"parts of it may be left in the store: {failure}")
+                error.add_note(f"uploaded parts may remain in the store: {failure}")
             raise
 
     def download(self, name: str, path: Path) -> None:
         size = self._head(name)["ContentLength"]
         chunks = self.chunks(name)
-        with explained("write", path, size), path.open("wb") as file:
+        with as_storage_error("write", path, size), path.open("wb") as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
 
     def delete(self, name: str) -> None:
-        with suppress(FileNotFoundError):  # Google Cloud Storage's answer if there is no such object
+        with suppress(FileNotFoundError):  # Google Cloud Storage reports a missing object
             self._call("delete", name, self._client.delete_object, Key=self._key(name))
 
-    def sweep(self, under: str) -> None:
+    def remove_partial_files(self, subfolder: str) -> None:
         """Aborts unfinished multipart uploads."""
         try:
-            for page in self._pages(under, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
+            for page in self._pages(subfolder, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
                 for upload in page.get("Uploads", ()):
-                    self._abort(under, Key=upload["Key"], UploadId=upload["UploadId"])
+                    self._abort(subfolder, Key=upload["Key"], UploadId=upload["UploadId"])
         except StorageError as error:
-            if code_of(error.__cause__) != "NoSuchUpload":  # rclone's answer if there are no unfinished uploads
+            if code_of(error.__cause__) != "NoSuchUpload":  # rclone reports this if there are no unfinished uploads
                 raise
 
-    def _send(self, name: str, path: Path, size: int, about: dict[str, str]) -> list[dict[str, Any]]:
+    def _send(self, name: str, path: Path, size: int, upload: dict[str, str]) -> list[dict[str, Any]]:
         part = max(self.policy.part, -(-size // _MAX_PARTS))
 
         def send(number: int) -> dict[str, Any]:
-            with explained("read", path), path.open("rb") as file:
+            with as_storage_error("read", path), path.open("rb") as file:
                 file.seek((number - 1) * part)
                 content = file.read(part)
             body = {"Body": content, "ContentMD5": _md5(content)}
-            sent = self._call("write", name, self._client.upload_part, PartNumber=number, **about, **body)
+            sent = self._call("write", name, self._client.upload_part, PartNumber=number, **upload, **body)
             return {"PartNumber": number, "ETag": sent["ETag"]}
 
         pool = ThreadPoolExecutor(_CONCURRENT_PARTS, thread_name_prefix="upload")
@@ -194,22 +194,22 @@ class S3Store:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _complete(self, name: str, about: dict[str, str], parts: list[dict[str, Any]], token: str) -> None:
+    def _complete(self, name: str, upload: dict[str, str], parts: list[dict[str, Any]], token: str) -> None:
         def complete(**arguments: Any) -> None:
             try:
                 self._client.complete_multipart_upload(**arguments)
             except Exception as error:
-                # If an earlier attempt succeeded, but its answer was lost, the object has the token.
+                # After a successful attempt whose response was lost, the upload is gone and the object has the token.
                 if code_of(error) != "NoSuchUpload" or not self._was_sent_with(name, token):
                     raise
 
-        self._call("write", name, complete, MultipartUpload={"Parts": parts}, **about)
+        self._call("write", name, complete, MultipartUpload={"Parts": parts}, **upload)
 
-    def _abort(self, name: str, **about: str) -> None:
+    def _abort(self, name: str, **upload: str) -> None:
         try:
-            self._call("abort the upload of", name, self._client.abort_multipart_upload, **about)
+            self._call("abort the upload of", name, self._client.abort_multipart_upload, **upload)
         except StorageError as error:
-            if code_of(error.__cause__) != "NoSuchUpload":  # it was aborted, but the answer was lost
+            if code_of(error.__cause__) != "NoSuchUpload":  # already aborted; the response was lost
                 raise
 
     def _was_sent_with(self, name: str, token: str) -> bool:
@@ -222,7 +222,7 @@ class S3Store:
         try:
             return self._call("inspect", name, self._client.head_object, Key=self._key(name))
         except FileNotFoundError:
-            self._check_bucket(name)  # HEAD gives the same answer for a missing bucket and a missing object
+            self._check_bucket(name)  # HEAD responses do not distinguish a missing bucket from a missing object
             raise
 
     def _check_bucket(self, name: str) -> None:
@@ -230,7 +230,7 @@ class S3Store:
             try:
                 self._call("inspect", name, self._client.head_bucket)
             except FileNotFoundError:
-                raise self._attempts("inspect", name).no_bucket() from None
+                raise self._attempts("inspect", name).missing_bucket() from None
             self._bucket_exists = True
 
     def _key(self, name: str) -> str:
@@ -263,7 +263,7 @@ class S3Store:
 
 
 class _RangeFile(io.RawIOBase):
-    """An object as a seekable file; each read is a range request."""
+    """An object as a seekable file; each read is an HTTP range request."""
 
     def __init__(self, store: S3Store, name: str, head: dict[str, Any]) -> None:
         self._store, self._name = store, name

@@ -1,4 +1,4 @@
-"""The connection to an S3 store: timeouts, retries, and messages for users."""
+"""The connection to an S3 store: client, timeouts, retries and error messages."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from agggen_platform.storage.errors import DamagedError, StorageError
 _TRANSIENT_CODES = {  # S3 error codes that are retried, as are errors with a 5xx status other than 501
     *("SlowDown", "Throttling", "ThrottlingException", "TooManyRequests", "RequestLimitExceeded", "429"),
     *("RequestTimeout", "RequestTimeTooSlow", "OperationAborted", "ConditionalRequestConflict"),
-    *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # damaged in transit
+    *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # corrupted in transit
 }
 _EXPIRED_CODES = {"ExpiredToken", "TokenRefreshRequired", "InvalidToken"}
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Retries and timeouts. An operation ends at most `seconds` + `read_timeout` after its last progress."""
+    """Retries and timeouts. An operation fails at most `seconds` + `read_timeout` after its last progress."""
 
-    attempts: int = 6  # consecutive attempts without progress, at most
-    seconds: float = 90.0  # time without progress after which no further attempt begins
+    attempts: int = 6  # maximum number of consecutive attempts without progress
+    seconds: float = 90.0  # no attempt starts later than this after the last progress
     pause: float = 0.2  # seconds before the second attempt; doubled before each further attempt, with jitter
-    longest_pause: float = 10.0
-    connect_timeout: float = 5.0
-    read_timeout: float = 30.0  # seconds without a byte after which an attempt has failed
-    part: int = 16 << 20  # bytes per part of a multipart upload, at least 5 MiB; smaller files are sent whole
+    longest_pause: float = 10.0  # seconds
+    connect_timeout: float = 5.0  # seconds
+    read_timeout: float = 30.0  # seconds without a byte until an attempt fails
+    part: int = 16 << 20  # bytes per part of a multipart upload (at least 5 MiB); smaller files use a single request
 
 
 def connect(policy: Policy) -> Any:
-    """A client of the store that the environment variables describe; cached by environment and process.
+    """A client for the store of the ``AWS_`` environment variables; cached by environment and process.
 
     Raises:
-        ConfigError: boto3 is not installed, or the environment is not valid.
+        ConfigError: boto3 is not installed, or a variable is invalid.
     """
     environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     return _connect(policy, environment, os.getpid())
@@ -55,85 +55,85 @@ def _connect(policy: Policy, environment: tuple[tuple[str, str], ...], process: 
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=policy.connect_timeout,
         read_timeout=policy.read_timeout,
-        request_checksum_calculation="when_required",  # not every S3 store supports checksums newer than Content-MD5
+        request_checksum_calculation="when_required",  # some S3 stores only support Content-MD5
     )
     try:
         return boto3.session.Session().client("s3", config=config)
     except (BotoCoreError, ValueError) as error:
-        raise ConfigError(f"the environment describes no S3 store: {error}") from error
+        raise ConfigError(f"the AWS_ environment variables are invalid: {error}") from error
 
 
 def code_of(error: BaseException | None) -> str:
-    """The store's error code; "" for other errors."""
+    """The S3 error code of `error`; "" if it is not a response of the store."""
     return _response(error).get("Error", {}).get("Code", "")
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether the store reports that there is no such object."""
+    """Whether `error` reports that the object does not exist."""
     return code_of(error) in ("NoSuchKey", "404", "NotFound")
 
 
 class Attempts:
-    """The attempts at one operation."""
+    """Counts the attempts of one operation, waits between them, and creates its errors."""
 
     def __init__(self, policy: Policy, verb: str, address: str, bucket: str, endpoint: str) -> None:
         self._policy, self._what, self._bucket, self._endpoint = policy, f"cannot {verb} {address}", bucket, endpoint
         self._count, self._begin = 0, time.monotonic()
 
     def failed(self, error: Exception, answered: bool, progress: bool = False) -> None:
-        """Waits until the next attempt may begin.
+        """Waits before the next attempt, after `error` ended the last one.
 
         Args:
-            answered: whether the store has answered before; if not, its address may be wrong.
-            progress: whether the attempt made progress; then the counts of attempts and time restart.
+            answered: whether the store has answered any request; if not, its address may be wrong.
+            progress: whether the attempt made progress; then the limits of attempts and time start again.
 
         Raises:
-            StorageError: the error is permanent, or no attempts or no time is left.
+            StorageError: the error is permanent, or a limit is reached.
             Exception: `error` itself, if it is not an error of the store.
         """
         if progress:
             self._count, self._begin = 0, time.monotonic()
         self._count += 1
         if not _is_transient(error, answered):
-            explained = self._explained(error)
-            if explained is error:
+            described = self._described(error)
+            if described is error:
                 raise error
-            raise explained from error
+            raise described from error
         spent = time.monotonic() - self._begin
         if self._count >= self._policy.attempts or spent >= self._policy.seconds:
             raise StorageError(
-                f"{self._what}: {self._endpoint} failed {self._count} times in {spent:.0f} s, lastly with "
+                f"{self._what}: {self._endpoint} failed {self._count} times in {spent:.0f} s; the last error: "
                 f"{_reason(error)}; try again later"
             ) from error
         pause = min(self._policy.longest_pause, self._policy.pause * 2 ** (self._count - 1))
         time.sleep(pause * random.uniform(0.5, 1))
 
-    def no_bucket(self) -> StorageError:
+    def missing_bucket(self) -> StorageError:
         return StorageError(
             f"{self._what}: there is no bucket {self._bucket!r} at {self._endpoint}; create it, or correct the address"
         )
 
-    def replaced(self) -> DamagedError:
+    def object_replaced(self) -> DamagedError:
         return DamagedError(f"{self._what}: it was replaced while it was read")
 
-    def _explained(self, error: Exception) -> Exception:
+    def _described(self, error: Exception) -> Exception:
         from botocore import exceptions as boto
 
         code, status = code_of(error), _status(error)
         if code == "NoSuchBucket":
-            return self.no_bucket()
+            return self.missing_bucket()
         if status == 403 or code in _EXPIRED_CODES:
             return StorageError(
                 f"{self._what}: {self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must be of a user who may list, read, write and "
-                "delete there"
+                "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must belong to a user with permission to list, "
+                "read, write and delete in the bucket"
             )
         if code == "NoSuchUpload":
-            return StorageError(f"{self._what}: another process aborted the upload; only one may write there")
+            return StorageError(f"{self._what}: another process aborted the upload; only one may write to the folder")
         if code == "InvalidRange":  # a shorter object has replaced the one being read
-            return self.replaced()
+            return self.object_replaced()
         if isinstance(error, boto.FlexibleChecksumError):
-            return DamagedError(f"{self._what}: it differs from the store's checksum")
+            return DamagedError(f"{self._what}: its content does not match the store's checksum")
         if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
             return StorageError(
                 f"{self._what}: there are no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -141,18 +141,18 @@ class Attempts:
             )
         if isinstance(error, boto.ConnectionError):
             return StorageError(
-                f"{self._what}: nothing answers at {self._endpoint} ({_reason(error)}); set the store's address "
-                "by AWS_ENDPOINT_URL"
+                f"{self._what}: nothing answers at {self._endpoint} ({_reason(error)}); set AWS_ENDPOINT_URL to the "
+                "store's address"
             )
         if isinstance(error, boto.ParamValidationError):
             return ConfigError(f"{self._what}: {' '.join(str(error).split())}")
         if isinstance(error, boto.ClientError | boto.BotoCoreError):
-            return StorageError(f"{self._what}: {self._endpoint} says {_reason(error)}")
+            return StorageError(f"{self._what}: {self._endpoint} answered {_reason(error)}")
         return error
 
 
 def _response(error: BaseException | None) -> dict[str, Any]:
-    return getattr(error, "response", None) or {}  # None if the connection failed
+    return getattr(error, "response", None) or {}  # `response` is None if the connection failed
 
 
 def _status(error: Exception) -> int:
@@ -168,7 +168,7 @@ def _is_transient(error: Exception, answered: bool) -> bool:
     if isinstance(error, boto.SSLError | boto.ProxyConnectionError):
         return False
     if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError):
-        return answered  # True: the store is probably restarting; False: its address is probably wrong
+        return answered  # if it answered before, the store is probably restarting; else its address is probably wrong
     return isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | ResponseParserError)
 
 

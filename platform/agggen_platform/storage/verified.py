@@ -1,41 +1,41 @@
-"""Uploads and downloads whose results are verified by size and SHA-256."""
+"""Uploads and downloads that are verified by size and SHA-256."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-from agggen_platform.storage.errors import DamagedError, explained
+from agggen_platform.storage.errors import DamagedError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
-_ATTEMPTS = 2  # a second attempt helps after a transfer error, but not if the stored file is damaged
+_ATTEMPTS = 2  # downloads: the second attempt corrects transfer errors, but not a damaged file in the store
 
 
 def measure(path: Path) -> tuple[int, str]:
-    """Size in bytes and SHA-256 in hexadecimal of a file of this machine."""
-    with explained("read", path), path.open("rb") as file:
+    """The size in bytes and the SHA-256 (hexadecimal) of a local file."""
+    with as_storage_error("read", path), path.open("rb") as file:
         return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def put(folder: Folder, name: str, path: Path) -> None:
-    """Uploads a file and reads it back to compare it.
+    """Uploads a file and reads it back to verify it.
 
-    A local file may be read back from the page cache, so a damaged copy is detected, but not a failing disk.
+    A copy on a local disk may be read from the page cache, so errors of the disk itself are not detected.
 
     Raises:
-        DamagedError: the stored file differs from the sent file, and was removed.
+        DamagedError: the stored file differs from the sent one; it was deleted.
         StorageError: the folder refused access or did not answer.
     """
     size, sha256 = measure(path)
     folder.upload(name, path)
-    if not holds(folder, name, size, sha256):
+    if not matches(folder, name, size, sha256):
         folder.delete(name)
         raise DamagedError(
-            f"{folder.at(name)} did not arrive as it was sent ({size:,} bytes, SHA-256 {sha256}); it was removed"
+            f"{folder.at(name)} differs from the file that was sent ({size:,} bytes, SHA-256 {sha256}); it was deleted"
         )
 
 
-def holds(folder: Folder, name: str, size: int, sha256: str) -> bool:
+def matches(folder: Folder, name: str, size: int, sha256: str) -> bool:
     """Whether the file exists with this size and SHA-256."""
     try:
         return folder.size(name) == size and folder.sha256(name) == sha256

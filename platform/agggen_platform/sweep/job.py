@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from agggen.config import Scalar, config_hash, resolved
 from agggen.errors import AggGenError, ConfigError
-from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.job_config import JobConfig, run_config_of
 from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
 from agggen_platform.registry.client import registry_uri
@@ -215,7 +215,7 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
         "metric": settings.metric,
         "seed": settings.seed,
         "early stopping": values["asha"],
-        "configuration": config_hash(result_of(config)),
+        "configuration": config_hash(run_config_of(config)),
         "data": fingerprints,
         "segmenter": ", ".join(segmenters),
     }

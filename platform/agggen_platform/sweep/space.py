@@ -15,7 +15,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from agggen.config import Scalar, flatten, load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.run import RunConfig
-from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.job_config import JobConfig, run_config_of
 
 Space = dict[str, BaseDistribution]
 
@@ -86,7 +86,7 @@ def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) 
     for key in [override.partition("=")[0].strip() for override in overrides]:
         if key in space:
             raise ConfigError(f"{key!r} is set by an override and searched by the space; leave one of them out")
-    base = overrides_of(result_of(config))
+    base = overrides_of(run_config_of(config))
     for key, distribution in space.items():
         for value in extremes(distribution):
             try:

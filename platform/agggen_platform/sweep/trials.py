@@ -33,7 +33,7 @@ from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
 from agggen.training.events import TrainingEvent
 from agggen.training.stopping import StopRequest
 from agggen_platform.job_config import ClusterConfig, JobConfig
-from agggen_platform.ray_cluster import ClusterError, nodes, room_for
+from agggen_platform.ray_cluster import ClusterError, nodes, workers_that_fit
 from agggen_platform.ray_private import keep_credentials_from_trials
 from agggen_platform.storage.claim import ClaimedError
 from agggen_platform.sweep.config import SweepError
@@ -274,7 +274,7 @@ def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: 
         ClusterError: the cluster is too small for a trial.
     """
     workers = max(1, config.workers)  # a trial without workers trains in its own process
-    room = room_for(config.resources_per_worker, nodes) // workers
+    room = workers_that_fit(config.resources_per_worker, nodes) // workers
     if config.autoscaling:
         return limit or max(1, room)
     if not room:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from agggen_platform.mlflow_client import experiment_called, mlflow_client, mlflow_key, schema_lock, sqlite_file
+from agggen_platform.mlflow_client import get_or_create_experiment, mlflow_client, mlflow_key, schema_lock, sqlite_file
 from agggen_platform.tracking.journal import Event, numbers
 
 # MLflow's own limits.
@@ -97,7 +97,7 @@ class Store:
     def _experiment(self, name: str, runs_dir: Path | None) -> str:
         folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
         tags = {_KIND_TAG: "custom_model_development"}
-        experiment = experiment_called(self._client, name, artifact_location=folder, tags=tags)
+        experiment = get_or_create_experiment(self._client, name, artifact_location=folder, tags=tags)
         if experiment.lifecycle_stage != "active":
             raise GoneError(f"the experiment {name!r} was deleted in MLflow: restore it, or choose another")
         return str(experiment.experiment_id)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from agggen.training.events import SendEvent, TrainingEvent
 from agggen.training.stopping import StopRequest
-from agggen_platform.metrics import TrainingMeter
+from agggen_platform.metrics import TrainingMetrics
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
 
@@ -87,7 +87,7 @@ class WorkerMonitor:
         workers: int,
         newest_checkpoint: Callable[[], object],
         send: SendEvent,
-        meter: TrainingMeter,
+        meter: TrainingMetrics,
         report: Callable[[str], None],
         log_system: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
@@ -152,7 +152,7 @@ class EventSink:
     def __init__(
         self,
         tracker: Tracker,
-        meter: TrainingMeter,
+        meter: TrainingMetrics,
         show: Callable[[TrainingEvent], None],
         on_evaluation: Callable[[TrainingEvent], bool] | None,
         stop: StopRequest,

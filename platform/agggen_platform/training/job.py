@@ -37,8 +37,8 @@ from agggen.training.distributed import SINGLE_WORKER
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
 from agggen.training.loop import Stage
 from agggen.training.stopping import StopRequest
-from agggen_platform.job_config import JobConfig, TrackingConfig, result_of
-from agggen_platform.metrics import TrainingMeter
+from agggen_platform.job_config import JobConfig, TrackingConfig, run_config_of
+from agggen_platform.metrics import TrainingMetrics
 from agggen_platform.storage.bundles import MANIFEST, get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
@@ -76,7 +76,7 @@ def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
 
 def default_name(preset: str, config: JobConfig, data: Data) -> str:
     """``PRESET-`` and a hash of everything that affects the result, so that the same command continues its run."""
-    decisive = json.dumps([config_hash(result_of(config)), *data.input_fingerprints.values()])
+    decisive = json.dumps([config_hash(run_config_of(config)), *data.input_fingerprints.values()])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
 
 
@@ -155,7 +155,7 @@ def train_job(
             held.raise_if_lost()
             return stop()
 
-        with run.tracker as tracker, stop, TrainingMeter(name, config) as meter:
+        with run.tracker as tracker, stop, TrainingMetrics(name, config) as meter:
             sink = EventSink(tracker, meter, show, on_evaluation, stop)
             meter.begin()
             run.describe(data)
@@ -179,7 +179,7 @@ def train_job(
                 raise stop.stopped(error) from error
             meter.close()  # no checkpoints are written from here on
             held()
-            bundle = bundle_of(result_of(config), prepared, model, metrics, data.sources)
+            bundle = bundle_of(run_config_of(config), prepared, model, metrics, data.sources)
             path, address = run.publish(bundle, held)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
@@ -244,13 +244,13 @@ class _Run:
         self.folder.write(_RUN, (json.dumps(self._identity(data), indent=1, ensure_ascii=False) + "\n").encode())
 
     def _identity(self, data: Data) -> dict[str, Any]:
-        return flatten(result_of(self.config)) | data.input_fingerprints
+        return flatten(run_config_of(self.config)) | data.input_fingerprints
 
     def describe(self, data: Data) -> None:
         """Logs the configuration and the data."""
         config = self.config
         self.tracker.log_params(flatten(config))
-        self.tracker.set_tags({"config_hash": config_hash(result_of(config))})
+        self.tracker.set_tags({"config_hash": config_hash(run_config_of(config))})
         for name, digest in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
             self.tracker.log_dataset(corpus, split, digest, corpus)
@@ -260,7 +260,7 @@ class _Run:
         tracker, config = self.tracker, self.config
         tracker.log_artifact(path)
         dev = f"{config.corpus.name}/{config.corpus.dev}"
-        params = flatten(result_of(config))
+        params = flatten(run_config_of(config))
         tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev, data.fingerprints[dev])
         self.tracker.log_text(transitions_table(bundle), "transitions.csv")
         records = data.samples(_TABLE if config.tracking.samples else 0)

@@ -20,7 +20,7 @@ from agggen.training.checkpoints import Snapshot, load_checkpoint
 from agggen.training.distributed import WorkerGroup
 from agggen.training.loop import Progress, Trainer
 from agggen_platform.storage.checkpoints import CheckpointStore
-from agggen_platform.storage.errors import StorageError, explained
+from agggen_platform.storage.errors import StorageError, as_storage_error
 
 _PREFIX = "agggen-checkpoints-"
 
@@ -118,7 +118,7 @@ class StoreKeeper:
         path = self._folder / "saved.safetensors"
         try:
             while snapshot := self._next_snapshot():
-                with explained("write", path):
+                with as_storage_error("write", path):
                     snapshot.write(path)
                 self.store.save(snapshot.stage, snapshot.step, path)
                 self._on_saved()

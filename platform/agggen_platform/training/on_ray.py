@@ -22,8 +22,8 @@ from agggen.records import Record
 from agggen.run import fit
 from agggen.training.distributed import DistributedGroup
 from agggen.training.events import EventReporter, SampleWriter
-from agggen_platform.job_config import JobConfig, result_of
-from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, room_for
+from agggen_platform.job_config import JobConfig, run_config_of
+from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, workers_that_fit
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
@@ -64,7 +64,7 @@ def workers_of(config: JobConfig) -> Iterator[None]:
 
 def _check_room(config: JobConfig, cluster: Cluster) -> None:
     settings = config.cluster
-    minimum, room = settings.min_workers or settings.workers, room_for(settings.resources_per_worker, nodes())
+    minimum, room = settings.min_workers or settings.workers, workers_that_fit(settings.resources_per_worker, nodes())
     if room < minimum:
         needs = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
         raise ClusterError(
@@ -269,7 +269,7 @@ def _fit(task: _Task, group: DistributedGroup) -> None:
     import ray
     import torch
 
-    config = result_of(task.config)
+    config = run_config_of(task.config)
     threads = config.training.threads or max(int(task.config.cluster.cpus_per_worker), 1)
     device = "cuda" if task.config.cluster.gpus_per_worker else "cpu"
     config = replace(config, training=replace(config.training, threads=threads, device=device))

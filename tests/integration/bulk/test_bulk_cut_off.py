@@ -55,10 +55,10 @@ def test_a_job_over_several_files_is_resumed_with_another_shard_size(bulk: Bulk,
 class Deadly(BulkWorker):
     """Dies while it processes the second shard."""
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         if shard.index == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().fill(shard, path)
+        return super().write_part(shard, path)
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
 def test_an_error_in_an_actor_reaches_the_user(bulk: Bulk) -> None:
     own_handler = logging.NullHandler()
     logging.getLogger("ray.data").addHandler(own_handler)
-    with pytest.raises(JobError, match="the job's is 000000000000: it was replaced"):
+    with pytest.raises(JobError, match="and 000000000000 in the driver: it was replaced"):
         bulk("actors=1", model=replace(bulk.model, fingerprint="0" * 64))
     logging.getLogger("ray.data").removeHandler(own_handler)
     assert own_handler.level == logging.NOTSET, "regression: a job lowered the user's own handlers to errors"

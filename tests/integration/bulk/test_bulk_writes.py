@@ -106,7 +106,7 @@ def test_an_input_folder_may_have_files_of_every_format(bulk: Bulk, tmp_path: Pa
 
 
 def test_from_s3_to_s3(bulk: Bulk, undisturbed: dict[str, bytes], s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
+    monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 0.5)
     bucket = Folder(s3)
     bucket.write("in/in.jsonl", bulk.source.read_bytes())
     bulk(source=f"{s3}/in/in.jsonl", out=f"{s3}/out")

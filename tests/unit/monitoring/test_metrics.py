@@ -18,7 +18,7 @@ from agggen.training.events import TrainingEvent
 from agggen_platform import metrics
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.job_config import ClusterConfig
-from agggen_platform.metrics import JobMetrics, Metric, ShardsMeter, TrainingMeter
+from agggen_platform.metrics import JobMetrics, Metric, ShardMetrics, TrainingMetrics
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard
 from tests.processes import until
@@ -104,7 +104,7 @@ def test_a_failing_ray_is_reported_once(ray: Ray, caplog: pytest.LogCaptureFixtu
         for value in range(3):
             job_metrics.set("tracking_unsent_bytes", value)
     (record,) = caplog.records
-    assert record.getMessage() == "metrics of this job are missing: RuntimeError: the agent is gone"
+    assert record.getMessage() == "metrics of this job are not exported to Ray: RuntimeError: the agent is gone"
 
 
 def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> TrainingEvent:
@@ -112,7 +112,7 @@ def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> Traini
 
 
 def test_training_reports_its_progress(ray: Ray) -> None:
-    with TrainingMeter("r", CONFIG) as meter:
+    with TrainingMetrics("r", CONFIG) as meter:
         meter.begin()
         assert 0 <= time.time() - (ray["training_checkpoint_timestamp_seconds", "r"] or 0) < 600
         assert ray["training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
@@ -127,7 +127,7 @@ def test_training_reports_its_progress(ray: Ray) -> None:
 
 
 def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
-    with TrainingMeter("r", CONFIG) as meter:
+    with TrainingMetrics("r", CONFIG) as meter:
         for step in (10, 20, 30, 20, 30, 40):  # after 30 it resumed from a checkpoint at 10
             meter.event(event("log", step, train_loss=1.0))
         meter.event(event("log", 10, stage="baseline", train_loss=1.0))
@@ -138,7 +138,7 @@ def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
 
 
 def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
-    with TrainingMeter("r", replace(CONFIG, cluster=ClusterConfig(workers=3))) as meter:
+    with TrainingMetrics("r", replace(CONFIG, cluster=ClusterConfig(workers=3))) as meter:
         meter.begin()
         assert ray["training_workers", "r"] == 0
         meter.workers(2)
@@ -153,7 +153,7 @@ def test_a_job_counts_only_its_own_work(ray: Ray) -> None:
         Shard(n, "in", "a.parquet", f"{n}.parquet", (n,), 0, n * 8, 8, "in/a.parquet", ((n * 8, "in/a.parquet:1"),) * n)
         for n in range(3)
     ]
-    with ShardsMeter("generate", "generate-1", shards, 0.01) as meter:
+    with ShardMetrics("generate", "generate-1", shards, 0.01) as meter:
         meter.begin()
         at = ("generate", "generate-1")
         meter.done(FinishedShard(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)

@@ -33,9 +33,9 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
     assert table.split in get_corpus(table.corpus).splits
     columns = {column.name for column in table.columns}
     assert all(set(system.scores) <= columns for system in table.published)
-    assert all(set(line.scores) == columns for line in table.lines)
-    assert {line.system for line in table.lines} == {system.key for system in table.systems}
-    ours_too = {system.system for system in table.published} & {line.name for line in table.lines}
+    assert all(set(line.scores) == columns for line in table.system_rows)
+    assert {line.system for line in table.system_rows} == {system.key for system in table.systems}
+    ours_too = {system.system for system in table.published} & {line.name for line in table.system_rows}
     assert ours_too or table.name in ("webnlg-3.0", "webnlg-unseen", "elements")  # the paper has no numbers of them
 
 
@@ -44,7 +44,7 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
     ["corpus.limit=100", "corpus={name: elements}", "training.seed=4", "training.start=x", "inference.plans=1"],
 )
 def test_settings_fixed_by_the_table_are_refused(override: str) -> None:
-    with pytest.raises(ConfigError, match="the table fixes"):
+    with pytest.raises(ConfigError, match="is set by the table"):
         check_overrides(["training.threads=1", override])
 
 
@@ -68,7 +68,7 @@ def test_records_are_read_back_as_written(tmp_path: Path) -> None:
         ("{}", r"agggen-1\.json: invalid run record: system"),
         ({"seed": "one"}, r"agggen-1\.json: invalid run record: seed"),
         ({"colour": "red"}, r"agggen-1\.json: invalid run record: colour"),
-        ({"system": "other"}, r"agggen-1\.json: table toy has no system other, only transformer, agggen"),
+        ({"system": "other"}, r"agggen-1\.json: table toy has no system other; it has transformer, agggen"),
     ],
 )
 def test_an_invalid_record_is_refused_by_name(tmp_path: Path, content: str | dict[str, object], message: str) -> None:
@@ -85,8 +85,8 @@ def test_shipped_records_match_the_recipe_and_settings_of_the_table(table: Table
     assert records or table.name == "e2e-cleaned"
     for record in records:
         system = next(system for system in table.systems if system.key == record.system)
-        assert record.recipe == table.recipe.decisive()
-        assert record.inference(table) == table.relevant(flatten(inference_of(table.recipe, system)))
+        assert record.recipe == table.recipe.result_settings()
+        assert record.inference(table) == table.score_settings(flatten(inference_of(table.recipe, system)))
         assert record.inputs == table.inputs
 
 
@@ -116,7 +116,7 @@ def test_notes_have_the_sources_the_recipe_and_the_signatures() -> None:
 def test_a_mean_needs_all_seeds_and_missing_scores_are_listed() -> None:
     comparison = compare(TABLE, [toy_record(seed=1), toy_record(seed=2, chrf="no Java")])
     assert rows_of(comparison)[3][1:3] == ["50.00 (50.00 to 50.00)", "-"]
-    assert comparison.missing == ("chrf has no number for agggen-2: no Java",)
+    assert comparison.missing == ("chrf is missing for agggen-2: no Java",)
 
 
 RECORD = toy_record(seed=3)

@@ -140,7 +140,7 @@ def test_a_new_default_of_inference_needs_no_training(
     preset["inference"]["plan_weight"] = 0.125
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(preset))
-    monkeypatch.setattr(work.Recipe, "decisive", lambda recipe, overrides: ("tiny",))
+    monkeypatch.setattr(work.Recipe, "result_settings", lambda recipe, overrides: ("tiny",))
     table = replace(table, recipe=replace(table.recipe, preset=str(changed)))
     log = reproduce(table, runs, fresh=True)
     assert log.count("This run is finished") == 2
@@ -205,7 +205,7 @@ def test_another_test_set_is_refused_before_anything_is_written(runs: Path, tabl
     shutil.copytree(table.corpus, corpus)
     write_records(corpus / "test.parquet", RECORDS[:2], "toy", "test")
     path_of(runs, "agggen-1").unlink()
-    with pytest.raises(CorpusError, match=r"has 2 records, but the published numbers of table toy are for 3"):
+    with pytest.raises(CorpusError, match=r"has 2 records, but the published scores of table toy are for 3"):
         reproduce(replace(table, corpus=str(corpus)), runs)
     assert not path_of(runs, "agggen-1").exists()
 

@@ -54,7 +54,7 @@ def test_comments_and_blank_lines_are_read() -> None:
         ("alice", "expected NAME sha256:HEX"),
         ("alice agk_secret", "64 lower-case hexadecimal"),
         (f"alice {HASH} more", "expected NAME sha256:HEX"),
-        (f"al/ice {HASH}", "a name consists of letters"),
+        (f"al/ice {HASH}", "a name must consist of at most 64 letters"),
         (f"alice {HASH[:-1]}", "64 lower-case hexadecimal"),
         (f"alice {HASH.upper()}", "64 lower-case hexadecimal"),
         (f"alice {HASH}\nbob {HASH}", "already that of 'alice'"),

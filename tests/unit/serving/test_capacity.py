@@ -8,7 +8,13 @@ import pytest
 
 from agggen.config import load_config
 from agggen.errors import ConfigError
-from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, sized
+from agggen_platform.serving.capacity import (
+    check_fits,
+    local_cpus,
+    maximum_resources,
+    minimum_resources,
+    with_max_replicas,
+)
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
@@ -28,7 +34,10 @@ def test_the_smallest_and_the_largest_endpoint(
     settings: tuple[str, ...], smallest: tuple[float, float], largest: tuple[float, float]
 ) -> None:
     chosen = config(*settings)
-    assert [(needs.cpus, needs.gpus) for needs in (least(chosen), most(chosen))] == [smallest, largest]
+    assert [(needs.cpus, needs.gpus) for needs in (minimum_resources(chosen), maximum_resources(chosen))] == [
+        smallest,
+        largest,
+    ]
 
 
 def test_one_setting_of_a_role_keeps_its_other_defaults() -> None:
@@ -49,9 +58,9 @@ def test_deployments_that_answer_probes_do_not_scale_to_zero(name: str) -> None:
     [
         ((), [{"CPU": 2.0}], None),
         ((), [{"CPU": 1.0}, {"CPU": 1.0}], None),
-        ((), [{"CPU": 1.5}], "the endpoint needs 2 CPUs, and the cluster has 1.5 CPUs"),
+        ((), [{"CPU": 1.5}], "the endpoint needs 2 CPUs, but the cluster has 1.5 CPUs"),
         (("generator.cpus=4",), [{"CPU": 3.0}, {"CPU": 3.0}], "a replica of the generator needs 4 CPUs"),
-        (("generator.gpus=1",), [{"CPU": 64.0}], "needs 1 CPUs and 1 GPUs, and no node"),
+        (("generator.gpus=1",), [{"CPU": 64.0}], "needs 1 CPUs and 1 GPUs, but the largest node"),
         (("generator.gpus=1",), [{"CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0}], None),
         (("generator.gpus=1", "generator.min_replicas=2", "generator.max_replicas=2"), [{"CPU": 9.0, "GPU": 1.0}],
          "the cluster has 9 CPUs and 1 GPUs"),
@@ -85,7 +94,7 @@ NODE = {"CPU": 8.0}
 def test_unset_maxima_are_what_the_cluster_has_room_for(
     settings: tuple[str, ...], nodes: list[dict[str, float]], replicas: tuple[int, int, int]
 ) -> None:
-    chosen = sized(config(*settings), nodes)
+    chosen = with_max_replicas(config(*settings), nodes)
     assert (chosen.ingress.max_replicas, chosen.planner.max_replicas, chosen.generator.max_replicas) == replicas
 
 

@@ -42,18 +42,22 @@ def champion(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
 def test_a_folder_is_pinned_by_path_and_fingerprint(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bundle.parent)
     target = find_target(ServeConfig("bundle"))
-    assert (target.source, target.shown, target.fingerprint) == (str(bundle), str(bundle), fingerprint(bundle))
+    assert (target.source, target.display_address, target.fingerprint) == (
+        str(bundle),
+        str(bundle),
+        fingerprint(bundle),
+    )
     check_target(target)
-    assert find_target(target.fixed(ServeConfig("bundle"))) == target
+    assert find_target(target.pinned(ServeConfig("bundle"))) == target
 
 
 def test_an_alias_is_pinned_to_its_version(
     bundle: Path, champion: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = find_target(champion)
-    assert (target.source, target.shown) == (str(bundle), "models:/agggen/1")
+    assert (target.source, target.display_address) == (str(bundle), "models:/agggen/1")
     monkeypatch.delenv("MLFLOW_REGISTRY_URI")
-    assert find_target(target.fixed(champion)) == target  # replicas need no registry
+    assert find_target(target.pinned(champion)) == target  # replicas need no registry
 
 
 def test_another_fingerprint_is_refused(bundle: Path, tmp_path: Path) -> None:
@@ -74,8 +78,8 @@ def test_an_application_contains_its_configuration(bundle: Path) -> None:
     config = ServeConfig(str(bundle), security=SecurityConfig(hosts=("a.example",)))
     target = find_target(config)
     (application,) = yaml.safe_load(deploy.deploy_file(config, target))["applications"]
-    assert application == deploy.application_of(target.fixed(config))
-    assert load_config(ServeConfig, None, settings_of(application["args"])) == target.fixed(config)
+    assert application == deploy.application_of(target.pinned(config))
+    assert load_config(ServeConfig, None, settings_of(application["args"])) == target.pinned(config)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,7 @@ class Endpoint:
     """An endpoint whose first deployments fail with `errors`."""
 
     def __init__(self, *errors: AggGenError) -> None:
-        self.target: Any = SimpleNamespace(shown="models:/agggen/0")
+        self.target: Any = SimpleNamespace(display_address="models:/agggen/0")
         self.errors = list(errors)
         self.attempts = 0
 
@@ -127,7 +131,7 @@ def test_a_deployment_is_retried_unless_the_bundle_is_broken(
     follower = follow.Follower(champion, endpoint, notes.append)  # type: ignore[arg-type]
     assert [follower.check() for _ in range(3)] == deployed
     assert endpoint.attempts == attempts
-    assert endpoint.target.shown == f"models:/agggen/{int(deployed[-1])}"
+    assert endpoint.target.display_address == f"models:/agggen/{int(deployed[-1])}"
     for words in ("the previous bundle stays in service", "is models:/agggen/1 now"):  # reported once
         assert sum(words in text for text in notes) == 1
 

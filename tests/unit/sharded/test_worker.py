@@ -36,10 +36,10 @@ class Rows(Tally):
 class Dying(Worker[Rows]):
     """Fails on each shard, by default as if it was killed."""
 
-    kind, counts, suspects = "generate", Rows, "a fault"
+    kind, counts, crash_causes = "generate", Rows, "a fault"
     fault: BaseException | None = SystemExit()
 
-    def fill(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
+    def write_part(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
         if self.fault:
             raise self.fault
         path.write_text("text")
@@ -129,7 +129,7 @@ def test_missing_gpus_are_waited_for_only_on_a_cluster(
             yield Cluster(4.0, 0.0, local)
 
         monkeypatch.setattr(ray_cluster, "connected", connected)
-        driver.process(
+        driver.run_shards(
             [SHARD] * 9,
             Dying,
             SimpleNamespace(out=str(tmp_path), job="job"),
@@ -141,7 +141,7 @@ def test_missing_gpus_are_waited_for_only_on_a_cluster(
         )
 
     monkeypatch.setattr(driver, "run_in_actors", actors)
-    with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), and this machine has 0"):
+    with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), but this machine has 0"):
         results(local=True)
     results(local=False)
     assert calls == [(9, 0, 1.0)]

@@ -87,7 +87,7 @@ def test_check_prints_the_versions_of_the_environment(folder: Path, run: Run) ->
     ("kind", "code", "message"),
     [
         ("srl_bert", 0, "(S Ada wrote it .)"),
-        ("coref", 2, "cannot load the archive: {path} is a model of type 'coref'"),
+        ("coref", 2, "cannot load the archive: {path} has the model type 'coref'"),
         (None, 2, "model.tar.gz does not exist"),
     ],
 )

@@ -29,7 +29,7 @@ def test_nothing_blocks_when_every_pipe_is_full() -> None:
     """The child writes before it reads, and echoes more than a pipe holds."""
     process = child(f"import sys\nsys.stderr.write('noise\\n' * 500_000); sys.stderr.flush()\n{ECHO}")
     message = {"text": "x" * 8_000_000}
-    assert process.ask(message, 60) == message
+    assert process.request(message, 60) == message
     process.close()
 
 
@@ -37,7 +37,7 @@ def test_an_error_has_the_exit_status_and_the_last_lines() -> None:
     code = "import sys\nfor n in range(50): print('line', n, file=sys.stderr)\nsys.stdin.readline(); sys.exit(7)"
     process = child(code)
     with pytest.raises(WorkerDied, match=r"exit status 7; its last lines:(?s:.*)line 48\n  line 49$") as error:
-        process.ask({}, 30)
+        process.request({}, 30)
     assert "line 30" not in str(error.value)
     assert is_gone(process.pid)
 
@@ -51,7 +51,7 @@ def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(process, "_exchange", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        process.ask({}, 30)
+        process.request({}, 30)
     assert is_gone(process.pid)
 
 
@@ -67,7 +67,7 @@ def test_close_lets_the_child_finish_and_removes_the_scratch_folder(tmp_path: Pa
     scratch, sign = tmp_path / "scratch", tmp_path / "sign"
     scratch.mkdir()
     process = child(f"{ECHO}\nopen({str(sign)!r}, 'w').close()", scratch)
-    process.ask({}, 30)
+    process.request({}, 30)
     process.close(grace=30)
     assert sign.exists()
     assert not scratch.exists()
@@ -79,7 +79,7 @@ def test_the_child_ends_with_the_program(ending: str) -> None:
     code = (
         "import os, sys\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
         f"process = JsonLinesProcess([sys.executable, '-c', {ECHO!r}], dict(os.environ))\n"
-        f"process.ask({{}}, 30)\nprint(process.pid, flush=True)\n{ending}"
+        f"process.request({{}}, 30)\nprint(process.pid, flush=True)\n{ending}"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert is_gone(int(done.stdout)), done.stderr

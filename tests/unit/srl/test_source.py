@@ -74,8 +74,8 @@ def test_batches_are_as_large_as_asked(make: Make) -> None:
 @pytest.mark.parametrize(
     ("text", "reason", "starts"),
     [
-        ("x " * 20 + "runs", "the sentence has 21 word pieces, the model takes 20", 1),
-        ("ODD runs", "the model's tags do not make a frame: .*BIO tag", 1),
+        ("x " * 20 + "runs", "the sentence has 21 word pieces, but the model's maximum is 20", 1),
+        ("ODD runs", "the model's tags are not a valid frame: .*BIO tag", 1),
         ("DIE runs", "the AllenNLP worker died twice on this sentence: .* killed by SIGKILL", 3),
         ("HANG runs", "the AllenNLP worker died twice on this sentence: .* did not answer within 2 s", 3),
     ],
@@ -115,7 +115,7 @@ def test_a_failure_of_the_worker_is_an_error(make: Make) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
-        ("coref", "good", "cannot load the archive: .* is a model of type 'coref'"),
+        ("coref", "good", "cannot load the archive: .* has the model type 'coref'"),
         ("srl", "crash", "did not start(?s:.*)no such module"),
     ],
 )

@@ -34,12 +34,12 @@ def start(worker: JsonLinesProcess, path: Path | None, **options: Any) -> dict[s
         "archive": path and str(path),
         "sha256": path and hash_of(str(path)),
     }
-    return worker.ask(request | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
+    return worker.request(request | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
 
 
 def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> list[Any]:
     request = [{"words": text.split(" "), "predicates": positions} for text, positions in sentences]
-    return worker.ask({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
+    return worker.request({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
 
 
 def test_it_is_valid_python_3_9() -> None:
@@ -73,7 +73,7 @@ def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_pa
 def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess, tmp_path: Path) -> None:
     path = archive(tmp_path, name="hub.tar.gz")
     assert "needs the BERT model 'bert-base-uncased'" in start(worker, path)["failed"]
-    assert "is not a folder of a BERT model" in start(worker, path, bert=str(tmp_path / "absent"))["failed"]
+    assert "is not the folder of a BERT model" in start(worker, path, bert=str(tmp_path / "absent"))["failed"]
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text("{}")
     ready = start(worker, path, bert=str(tmp_path / "bert"))["ready"]
@@ -83,11 +83,11 @@ def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess,
 @pytest.mark.parametrize(
     ("text", "positions", "reason"),
     [
-        ("x " * 20 + "y", [0], "the sentence has 21 word pieces, the model takes 20"),
+        ("x " * 20 + "y", [0], "the sentence has 21 word pieces, but the model's maximum is 20"),
         ("KEY b", [1], "KeyError: 'KEY'"),
         ("BOOM b", [0, 1], "RuntimeError: boom"),
         ("a  b", [0], "the word '' is blank"),
-        ("a b", [2], "there is no word 2 in a sentence of 2"),
+        ("a b", [2], "the predicate position 2 is outside the sentence of 2 words"),
         ("a b", None, "the request has no predicates, and there is no spaCy model to find them"),
     ],
 )

@@ -15,7 +15,7 @@ from agggen_platform.storage.folder import Folder
 from tests.sent import sent
 from tests.unit.storage.conftest import files_of_at_most
 
-BEAT = 0.05
+HEARTBEAT_SECONDS = 0.05
 
 
 class FailingFolder(Folder):
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> FailingFolder:
 @pytest.mark.parametrize(("refused", "unanswered"), [(2, 0), (0, 2), (1, 1)])
 def test_a_failed_first_write_is_retried(refused: int, unanswered: int, folder: FailingFolder) -> None:
     folder.refused, folder.unanswered = refused, unanswered
-    with heartbeat(folder, BEAT) as check:
+    with heartbeat(folder, HEARTBEAT_SECONDS) as check:
         check()
         assert folder.names() == [".claim"]
     assert not folder.names()
@@ -50,7 +50,7 @@ def test_a_failed_first_write_is_retried(refused: int, unanswered: int, folder: 
 
 def test_a_store_that_never_answers_is_an_error(folder: FailingFolder) -> None:
     folder.refused = 1000
-    with pytest.raises(StorageError, match="refused"), heartbeat(folder, BEAT):
+    with pytest.raises(StorageError, match="refused"), heartbeat(folder, HEARTBEAT_SECONDS):
         pass
 
 
@@ -59,7 +59,7 @@ def test_a_second_holder_is_refused_independently_of_the_clock(
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 0.0)
     refused = pytest.raises(ClaimedError, match=f"another job works on {folder}")
-    with heartbeat(folder, BEAT), refused, heartbeat(folder, BEAT):
+    with heartbeat(folder, HEARTBEAT_SECONDS), refused, heartbeat(folder, HEARTBEAT_SECONDS):
         pass
 
 

@@ -10,7 +10,7 @@ import pytest
 from botocore.client import BaseClient
 
 from agggen.errors import ConfigError
-from agggen_platform.storage.errors import StorageError, explained
+from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
 from tests.s3_faults import FaultyS3
@@ -35,8 +35,8 @@ def test_names_that_lead_out_of_the_folder_are_refused_by_all_calls(name: str, a
         lambda name: folder.upload(name, Path(__file__)),
         lambda name: folder.download(name, tmp_path / "target"),
     ]
-    for call in [*calls, folder.names, folder.sweep] if name else calls:
-        with pytest.raises(ConfigError, match="not the name of a file"):
+    for call in [*calls, folder.names, folder.remove_partial_files] if name else calls:
+        with pytest.raises(ConfigError, match="is not a valid file name"):
             call(name)
 
 
@@ -97,7 +97,7 @@ def test_sweep_removes_temporary_files_of_killed_writers(tmp_path: Path) -> None
     folder = Folder(str(tmp_path))
     for name in ("a/.x.0badcafe.tmp", "a/.x.0badcafe.tmp.42.tmp", "a/x", "a/my.tmp", "b/.x.0badcafe.tmp"):
         folder.write(name, b"")
-    folder.sweep("a")
+    folder.remove_partial_files("a")
     assert folder.names() == ["a/my.tmp", "a/x", "b/.x.0badcafe.tmp"]
 
 
@@ -107,7 +107,7 @@ def test_sweep_succeeds_if_the_answer_to_an_abort_is_lost(s3: str, faulty_s3: Fa
     client = boto3.client("s3")
     client.create_multipart_upload(Bucket=bucket, Key="some/y")
     faulty_s3.inject("lost answer", method="DELETE", path="uploadId")
-    folder.sweep()
+    folder.remove_partial_files()
     assert faulty_s3.count("DELETE", "uploadId") == 2
     assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)
 
@@ -186,7 +186,7 @@ def test_the_error_for_a_full_disk_says_how_much_is_needed_and_free(operation: s
 )
 def test_errors_of_the_system_are_explained(code: int, message: str, tmp_path: Path) -> None:
     path = tmp_path / "not" / "there"
-    with pytest.raises(StorageError, match=f"cannot write {path}: .*{message}"), explained("write", path, 7):
+    with pytest.raises(StorageError, match=f"cannot write {path}: .*{message}"), as_storage_error("write", path, 7):
         raise OSError(code, os.strerror(code))
 
 

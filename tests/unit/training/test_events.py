@@ -11,7 +11,7 @@ import pytest
 from agggen.training.events import EventKind, TrainingEvent
 from agggen.training.loop import Stage
 from agggen.training.stopping import StopRequest
-from agggen_platform.metrics import TrainingMeter
+from agggen_platform.metrics import TrainingMetrics
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
 from agggen_platform.training.events import EventSink, RunCoordinator, WorkerMessage, WorkerMonitor
@@ -27,7 +27,7 @@ class Job:
         self.notes: list[str] = []
         self.system: list[Mapping[str, float]] = []
         self.coordinator = RunCoordinator()
-        meter = TrainingMeter("r", config_of(Path("nowhere")))
+        meter = TrainingMetrics("r", config_of(Path("nowhere")))
         self.monitor = WorkerMonitor(3, self._newest, self.events.append, meter, self.notes.append, self.system.append)
 
     def _newest(self) -> object:
@@ -101,7 +101,7 @@ def test_a_stage_that_ends_again_after_a_restart_does_not_move_the_common_loss_c
     steps: list[int] = []
     tracker = Tracker(runs_dir=tmp_path)
     monkeypatch.setattr(tracker, "log_metrics", lambda metrics, step: steps.extend([step] * ("dev_loss" in metrics)))
-    sink = EventSink(tracker, TrainingMeter("r", config_of(tmp_path)), lambda _: None, None, StopRequest())
+    sink = EventSink(tracker, TrainingMetrics("r", config_of(tmp_path)), lambda _: None, None, StopRequest())
 
     def send(kind: EventKind, stage: Stage, step: int) -> None:
         sink.send(TrainingEvent(kind, stage, step, 100, 1, 1.0, {"dev_loss": 1.0} if kind == "evaluation" else {}))

@@ -9,7 +9,7 @@ import pytest
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
 from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
-from agggen_platform.storage.checkpoints import CheckpointStore, Saved
+from agggen_platform.storage.checkpoints import CheckpointStore, SavedCheckpoint
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
@@ -60,7 +60,7 @@ class Slow(CheckpointStore):
         self.started, self.may_save = threading.Event(), threading.Event()
         self.stored: list[tuple[str, int]] = []
 
-    def save(self, stage: str, step: int, path: Path) -> Saved:
+    def save(self, stage: str, step: int, path: Path) -> SavedCheckpoint:
         self.started.set()
         assert self.may_save.wait(30)
         self.stored.append((stage, step))
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_could_not_be_stored_is_an_error_of_the_next_save_or_a
 ) -> None:
     """A stopped run must not report that it can resume from there."""
 
-    def fail(*_: object) -> Saved:
+    def fail(*_: object) -> SavedCheckpoint:
         raise StorageError("the bucket is gone")
 
     monkeypatch.setattr(store, "save", fail)

@@ -1,4 +1,4 @@
-"""Reads a corpus in a store, for `agggen.datasets`."""
+"""Reads corpora from object stores; called by `agggen.datasets`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agggen_platform.storage.folder import Folder
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
-    """Reads a corpus in a store that was written by `agggen prepare` or `agggen segment`; by default all its splits.
+    """Reads `splits` (default: all) of a corpus that `agggen prepare` or `agggen segment` wrote to a store.
 
     Raises:
-        CorpusError: there is no such split, or it is damaged.
+        CorpusError: a split is missing or damaged.
         StorageError: the store refused access or did not answer, or the disk is full.
     """
     folder = Folder(address)
