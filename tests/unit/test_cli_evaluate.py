@@ -120,7 +120,7 @@ def test_no_aggregation_has_one_triple_per_fact_and_no_scores_of_plans(run: Run,
     """A run log that cannot be written does not fail the evaluation."""
     Path("log").write_text("a file where a folder belongs")
     out, err = evaluated(run, bundle, "--runs", "log", "ablation=no-aggregation")
-    assert "warning: the run log misses parts of this run" in err
+    assert "warning: the run log is incomplete" in err
     assert all(len(fact["predicates"]) == 1 for line in lines(Path("report")) for fact in line["facts"])
     assert "\nplans/" not in out
     assert "text_plans/groups" in out

@@ -16,7 +16,7 @@ from agggen.bundle import Bundle
 from agggen.errors import AggGenError
 from agggen.verification.critic.critic import Critic
 from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias
-from agggen_platform.registry.admission import admit, smoke
+from agggen_platform.registry.admission import admit, smoke_test
 from agggen_platform.registry.evaluations import Gate, utc_now
 from agggen_platform.registry.store import Move, Registry, Version
 
@@ -71,7 +71,7 @@ def promote(
     if not verdict.passed and not force:
         failures.append(f"metric gate: {verdict.note}")
     if bundle is not None:
-        failures += [f"smoke test: {fault}" for fault in smoke(bundle)]
+        failures += [f"smoke test: {fault}" for fault in smoke_test(bundle)]
     if failures:
         raise PromotionRefused(f"{candidate} as {alias}", failures)
     forced = force and not verdict.passed

@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from agggen.errors import hint
-from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name, is_name
+from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name, is_valid_name
 from agggen_platform.registry.client import connect, registry_errors, registry_uri
 
 FINGERPRINT = "bundle.fingerprint"
@@ -75,7 +75,7 @@ class Registry:
     def names(self) -> list[str]:
         """The models that an address can name; other programs may have registered models with other names."""
         with registry_errors(self.uri):
-            return sorted(filter(is_name, (model.name for model in _all(self._client.search_registered_models))))
+            return sorted(filter(is_valid_name, (model.name for model in _all(self._client.search_registered_models))))
 
     def aliases(self, name: str) -> dict[str, str]:
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}

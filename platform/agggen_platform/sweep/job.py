@@ -34,8 +34,8 @@ from agggen_platform.sweep.report import columns, description, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.backup import log_backup
 from agggen_platform.tracking.origin import command_line, masked
-from agggen_platform.tracking.stored import stored_log
 from agggen_platform.training.job import data_of, tracker_of
 
 _log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def sweep(
         stored = Folder(Folder(store).at(name))
         if stored.local is None or stored.local.resolve() != folder:  # other machines may use the same store
             checks.append(stack.enter_context(claim(stored)))
-            stack.enter_context(stored_log(folder, stored, ("tune",), checks[-1], _log.warning))
+            stack.enter_context(log_backup(folder, stored, ("tune",), checks[-1], _log.warning))
         begin(name)
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         ran = study.left

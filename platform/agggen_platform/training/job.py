@@ -7,7 +7,7 @@
     STORE/NAME/checkpoints/               verified checkpoints of both stages (`storage.checkpoints`)
     STORE/NAME/bundle/                    the model
 
-STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.stored`).
+STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.backup`).
 The run's name does not depend on STORE. If RUNS/NAME has files of an earlier job whose store was RUNS, a job with
 another STORE does not change them.
 """
@@ -44,8 +44,8 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.backup import log_backup
 from agggen_platform.tracking.journal import entries
-from agggen_platform.tracking.stored import stored_log
 from agggen_platform.tracking.transitions import transitions_table
 from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
@@ -135,7 +135,7 @@ def train_job(
             run.clear()
         run.check(data)
         if run.has_own_store:
-            stack.enter_context(stored_log(run.runs_folder, run.folder, _STORED, held, say))
+            stack.enter_context(log_backup(run.runs_folder, run.folder, _STORED, held, say))
         if finished := run.finished():
             if run.is_log_unfinished():
                 with run.tracker:
