@@ -168,7 +168,7 @@ def promote(
     version = models.Registry(registry).version(models.parse_address(model))
     done = models.promote(version.name, version.number, alias, gate=gate, force=force, uri=registry)
     console.note(f"{'FORCED past the metric gate: ' if done.forced else ''}{done.note}")
-    console.say(f"models:/{version.name}@{alias} is version {version.number}{_before(done.before)}")
+    console.say(f"models:/{version.name}@{alias} is version {version.number}{_previous(done.previous)}")
 
 
 @app.command()
@@ -184,10 +184,10 @@ def rollback(
     from agggen_platform import registry as models
 
     done = models.rollback(name, alias, uri=registry)
-    console.say(f"models:/{name}@{alias} is version {done.version.number}{_before(done.before)}")
+    console.say(f"models:/{name}@{alias} is version {done.version.number}{_previous(done.previous)}")
 
 
-def _before(version: Version | None) -> str:
+def _previous(version: Version | None) -> str:
     return "" if version is None else f" (before: {version.number})"
 
 

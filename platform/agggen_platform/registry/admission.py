@@ -44,7 +44,9 @@ def fetch(address: str, expected_fingerprint: str | None) -> tuple[Path, str]:
     path = get_bundle(address)
     actual = fingerprint(path)
     if expected_fingerprint not in (None, actual):
-        raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected_fingerprint}")
+        raise BundleError(
+            f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected_fingerprint}"
+        )
     return path, actual
 
 

@@ -90,7 +90,7 @@ def read_evaluation(report: Path | str, fingerprint: str, bundle: Bundle | Criti
         RegistryError, StorageError: MLflow or the store refused access or did not answer.
     """
     if isinstance(bundle, Critic):
-        raise ConfigError("a critic has no report of `agggen evaluate`, because it writes no texts; give a model's version")
+        raise ConfigError("a critic writes no texts, so it has no report of `agggen evaluate`; give a model's version")
     address = str(report)
     file = f"{address.rstrip('/')}/report.json"
     in_mlflow = address.startswith("runs:/")
