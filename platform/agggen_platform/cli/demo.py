@@ -48,7 +48,7 @@ def demo(
     name = default_name("elements", config, data)
     test = load_dataset(config.corpus.name, splits=(config.corpus.test,)).split(config.corpus.test)
     show = ProgressLines(console.note)
-    finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
+    finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, report=console.note, data=data)
     training = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
     console.note(f"{training}; generating for {len(test)} unseen elements")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:

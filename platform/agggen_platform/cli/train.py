@@ -158,7 +158,7 @@ def _carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs
     name = name or default_name(label, config, data)
     console.note(f"Run {name}")
     show = ProgressLines(console.note)
-    done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
+    done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, report=console.note, data=data)
     if done.trained:
         compare = f"; compare runs: {done.ui_command}" if done.ui_command else ""
         console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")

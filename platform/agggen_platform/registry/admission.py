@@ -20,33 +20,31 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import holds
 
 
-def admit(address: str, expected_fingerprint: str | None = None) -> tuple[Bundle | Critic, str]:
+def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, str]:
     """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``; also returns its fingerprint.
 
     Other files than a bundle's are refused unread, and weights are read as safetensors, so no code can be run.
 
     Raises:
-        BundleError: the bundle is missing, incomplete or changed, its fingerprint is not the expected one, or its
-            folder has other files.
+        BundleError: the bundle is missing, incomplete or changed, its fingerprint is not `expected`, or its folder
+            contains other files.
         StorageError: the store refused access or did not answer.
     """
     folder = Folder(address)
     _check_names(folder)
-    path, actual = fetch(address, expected_fingerprint)
+    path, actual = fetch(address, expected)
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
     return load(path), actual
 
 
-def fetch(address: str, expected_fingerprint: str | None) -> tuple[Path, str]:
+def fetch(address: str, expected: str | None) -> tuple[Path, str]:
     """The local path of the verified bundle at `address`, and its fingerprint; raises as `admit` does."""
     path = get_bundle(address)
     actual = fingerprint(path)
-    if expected_fingerprint not in (None, actual):
-        raise BundleError(
-            f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected_fingerprint}"
-        )
+    if expected not in (None, actual):
+        raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected}")
     return path, actual
 
 

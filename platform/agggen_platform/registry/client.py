@@ -57,7 +57,7 @@ def _check_file(uri: str, create: bool) -> None:
     """Checks that the file is an SQLite database; otherwise MLflow would retry for an hour."""
     path = sqlite_file(uri)
     if path is None:
-        raise RegistryError(f"{uri!r} is not a registry's address: use {_SQLITE}FILE")
+        raise RegistryError(f"{uri!r} is not a registry: use {_SQLITE}FILE")
     if not path.exists():
         if create:
             return
@@ -85,7 +85,7 @@ def _check_server(uri: str) -> None:
         url = None
     if url is None or (kind := url.get_backend_name()) not in _PORTS or not url.host:
         raise RegistryError(
-            f"{masked(uri)!r} is not a registry's address: use http(s)://, {'://, '.join(_PORTS)}:// or {_SQLITE}FILE"
+            f"{masked(uri)!r} is not a registry: use http(s)://, {'://, '.join(_PORTS)}:// or {_SQLITE}FILE"
         )
     try:
         socket.create_connection((url.host, url.port or _PORTS[kind]), _CONNECT_SECONDS).close()

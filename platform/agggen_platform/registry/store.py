@@ -75,9 +75,8 @@ class Registry:
     def names(self) -> list[str]:
         """The sorted names of models, except invalid ones (`is_valid_name`) that other programs registered."""
         with registry_errors(self.uri):
-            return sorted(
-                filter(is_valid_name, (model.name for model in _all_pages(self._client.search_registered_models)))
-            )
+            models = _all_pages(self._client.search_registered_models)
+        return sorted(model.name for model in models if is_valid_name(model.name))
 
     def aliases(self, name: str) -> dict[str, str]:
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
@@ -193,14 +192,8 @@ def _history_json(moves: Sequence[Move]) -> str:
 def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
     number = str(registered.version)
     own_aliases = tuple(alias for alias, version in aliases.items() if version == number)
-    return Version(
-        registered.name,
-        number,
-        registered.source,
-        dict(registered.tags),
-        registered.creation_timestamp / 1000,
-        own_aliases,
-    )
+    seconds = registered.creation_timestamp / 1000
+    return Version(registered.name, number, registered.source, dict(registered.tags), seconds, own_aliases)
 
 
 def _all_pages(search: Any, **options: Any) -> list[Any]:

@@ -93,11 +93,8 @@ def test_an_unreachable_server_is_an_error_within_seconds(start: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        *(
-            (uri, "is not a registry's address: use http")
-            for uri in ("ftp://x", "runs/mlflow.db", "mysql://", "mysql://x:y/z")
-        ),
-        ("sqlite:///", "is not a registry's address: use sqlite:///FILE"),
+        *((uri, "is not a registry: use http") for uri in ("ftp://x", "runs/mlflow.db", "mysql://", "mysql://x:y/z")),
+        ("sqlite:///", "is not a registry: use sqlite:///FILE"),
         ("http://127.0.0.1:9", "accepts no folder of this machine .* --to s3://"),
     ],
 )
