@@ -177,7 +177,7 @@ def _cuda(config: JobConfig) -> JobConfig:
         (lambda c: on(c, 9), ClusterError, r"9 workers of 1 CPU each do not fit: .* room for 8"),
         (lambda c: on(c, 20, min_workers=9), ClusterError, r"9 workers of 1 CPU"),
         (lambda c: on(c, 3, cpus_per_worker=3), ClusterError, r"3 workers of 3 CPU each .* room for 2.*autoscaling"),
-        (_cuda, ConfigError, "training.device cuda needs cluster.gpus_per_worker"),
+        (_cuda, ConfigError, "training.device=cuda needs cluster.gpus_per_worker"),
         (_lost, CorpusError, "nowhere"),
     ],
 )

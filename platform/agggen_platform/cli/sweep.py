@@ -62,7 +62,7 @@ def sweep(
             overrides=overrides or (),
             model=None if no_register else model,
             show=_show,
-            begin=lambda sweep_name: console.note(f"Sweep {sweep_name}"),
+            on_name=lambda sweep_name: console.note(f"Sweep {sweep_name}"),
         )
     except KeyboardInterrupt as interrupt:
         console.note("Interrupted; the same command resumes with the remaining trials")
@@ -70,8 +70,8 @@ def sweep(
             sys.exit(_TERMINATED)
         raise
     console.print_table(report.columns, report.rows)
-    if report.ran:
-        console.note(f"{report.ran} trials in {report.seconds / 60:.1f} minutes")
+    if report.trials_run:
+        console.note(f"{report.trials_run} trials in {report.seconds / 60:.1f} minutes")
     else:
         console.note("This sweep is finished; a larger --trials extends it")
     console.note(f"Compare trials: {report.ui_command}")

@@ -43,7 +43,7 @@ def run(
     space = parse_space(settings.space)
     study = Study(open_study(tmp_path / "there" / "s", "s", identity), settings, space, Epochs(1, 1))
     study.next()
-    study.evaluated(0, "joint", 1, 2.0)
+    study.report_evaluation(0, "joint", 1, 2.0)
     study.complete(0, str(save_model(tmp_path / "there" / "s-t000" / "bundle", 1)), "s-t000", 1.0)
     shutil.copy(empty_registry(tmp_path_factory.getbasetemp()), tmp_path / "there" / "mlflow.db")
     return command(capsys)

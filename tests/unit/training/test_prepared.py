@@ -106,5 +106,5 @@ def test_an_incomplete_folder_is_written_again_and_damaged_examples_are_refused(
     folder.write(f"{place}/train.parquet", whole[:-1] + b"?")
     with pytest.raises(StorageError, match=r"train\.parquet is damaged"):
         read_prepared(folder, place)
-    with pytest.raises(StorageError, match=r"every worker must see the run's folder, so set storage\.url"):
+    with pytest.raises(StorageError, match=r"does not exist on this node; set storage\.url"):
         read_prepared(folder, "prepared/nowhere")
