@@ -1,8 +1,8 @@
 """Runs the checks of each area in a child process with a time limit.
 
-A library that crashes, hangs or prints therefore does not affect other areas. The child process is
-``python -m agggen_platform.doctor.areas MODULE:FUNCTION``: it reads the settings as JSON from its standard input, and
-the last line of its standard output is a JSON list of findings.
+A library that crashes, hangs or prints in one area thus does not affect the others. The child process is ``python -m
+agggen_platform.doctor.areas MODULE:FUNCTION``: it reads the settings as JSON from standard input, and the last line of
+its standard output is a JSON list of findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agggen_platform.doctor.findings import Finding, error
 from agggen_platform.doctor.settings import Settings
 
 Area = StrEnum("Area", "python torch ray mlflow storage data disk")
-AREAS = {  # the function of each area
+_CHECKS = {  # MODULE:FUNCTION by area
     Area.python: "machine:packages",
     Area.torch: "machine:accelerator",
     Area.ray: "cluster:check",
@@ -31,26 +31,32 @@ AREAS = {  # the function of each area
     Area.data: "machine:data",
     Area.disk: "machine:disk",
 }
-SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:
-    """The findings of the areas (default: all areas), which are checked in parallel."""
-    chosen = [area for area in AREAS if not areas or area in areas]
-    with ThreadPoolExecutor(max_workers=len(AREAS)) as pool:
+    """The findings of the areas (default: all); all areas are checked in parallel."""
+    chosen = [area for area in _CHECKS if not areas or area in areas]
+    with ThreadPoolExecutor(max_workers=len(_CHECKS)) as pool:
         return dict(zip(chosen, pool.map(lambda area: _in_child(area, settings), chosen), strict=True))
 
 
 def _in_child(area: Area, settings: Settings) -> list[Finding]:
-    command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", AREAS[area]]
+    command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", _CHECKS[area]]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     stdin = json.dumps(asdict(settings))
     try:
         child = subprocess.run(
-            command, input=stdin, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS
+            command,
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        message = f"no answer within {SECONDS:g} s: a server or disk hangs, or this machine is overloaded"
+        message = f"no answer within {TIMEOUT_SECONDS:g} s: a server or disk hangs, or this machine is overloaded"
         return [error(area, message, f"agggen doctor --only {area}")]
     if child.returncode == 0:
         return [Finding(**finding) for finding in json.loads(child.stdout.splitlines()[-1])]

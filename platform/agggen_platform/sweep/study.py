@@ -205,9 +205,9 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
     if existing is None:
         study.set_user_attr("identity", current)
     elif existing != current:
-        differing = sorted(key for key in current.keys() | existing.keys() if current.get(key) != existing.get(key))
+        keys = sorted(key for key in current.keys() | existing.keys() if current.get(key) != existing.get(key))
         raise ConfigError(
-            f"the sweep {name} was begun with another {' and '.join(differing)}; give another --name or the same settings"
+            f"the sweep {name} was begun with another {' and '.join(keys)}; give another --name, or the same settings"
         )
     return study
 

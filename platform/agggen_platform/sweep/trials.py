@@ -279,8 +279,8 @@ def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: 
         gpus = f" and {config.gpus_per_worker:g} GPUs" if config.gpus_per_worker else ""
         existing = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
         raise ClusterError(
-            f"a trial needs {workers} workers of {config.cpus_per_worker:g} CPUs{gpus}, and they do not fit: "
-            f"the cluster's nodes have {existing or 'nothing'}; lower cluster.workers or cluster.cpus_per_worker, or set "
+            f"a trial needs {workers} workers of {config.cpus_per_worker:g} CPUs{gpus}, and they do not fit: the nodes "
+            f"have {existing or 'nothing'}; lower cluster.workers or cluster.cpus_per_worker, or set "
             "cluster.autoscaling=true if the cluster autoscales"
         )
     return min(limit or room, room)

@@ -73,7 +73,7 @@ def test_a_failed_registration_still_prints_the_table_and_the_bundle(
     assert code == 8
     assert out.splitlines()[1].startswith("0\tfinished\t2")
     assert out.splitlines()[-1] == str(bundle)
-    assert f"Trial 0 is not registered; later: agggen models register {bundle} --name agggen (with --to" in err
+    assert f"Trial 0 is not registered; to retry: agggen models register {bundle} --name agggen (with --to" in err
     assert "cannot be reached" in err
     assert "secret" not in err
     events = (tmp_path / "there" / "s" / "tracking.jsonl").read_text().splitlines()
@@ -132,7 +132,7 @@ def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeyp
         ),
         (["elements", "training.joint.epochs=0"], "no trial can report joint/dev_loss"),
         (["elements", "tracking.uri=http://127.0.0.1:9"], "set storage.url to s3://bucket/prefix, or do not register"),
-        (["elements", "--runs", "s3://b/runs"], "s3://b/runs: this can only be a folder of this machine"),
+        (["elements", "--runs", "s3://b/runs"], "s3://b/runs is not a folder of this machine"),
         (["elements", "--trials", "0"], "trials must be at least 1, not 0"),
         (["elements", "--name", "a/b"], "the run name 'a/b' must be"),
         (["elements", "corpus.name=elemental"], "elemental"),
