@@ -22,7 +22,7 @@ from agggen_platform.doctor.findings import Finding, error
 from agggen_platform.doctor.settings import Settings
 
 Area = StrEnum("Area", "python torch ray mlflow storage data disk")
-_CHECKS = {  # MODULE:FUNCTION by area
+AREAS = {  # MODULE:FUNCTION of each area's check
     Area.python: "machine:packages",
     Area.torch: "machine:accelerator",
     Area.ray: "cluster:check",
@@ -31,18 +31,18 @@ _CHECKS = {  # MODULE:FUNCTION by area
     Area.data: "machine:data",
     Area.disk: "machine:disk",
 }
-TIMEOUT_SECONDS = 120.0
+SECONDS = 120.0  # time limit of a check
 
 
 def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:
     """The findings of the areas (default: all); all areas are checked in parallel."""
-    chosen = [area for area in _CHECKS if not areas or area in areas]
-    with ThreadPoolExecutor(max_workers=len(_CHECKS)) as pool:
+    chosen = [area for area in AREAS if not areas or area in areas]
+    with ThreadPoolExecutor(max_workers=len(AREAS)) as pool:
         return dict(zip(chosen, pool.map(lambda area: _in_child(area, settings), chosen), strict=True))
 
 
 def _in_child(area: Area, settings: Settings) -> list[Finding]:
-    command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", _CHECKS[area]]
+    command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", AREAS[area]]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     stdin = json.dumps(asdict(settings))
     try:
@@ -53,10 +53,10 @@ def _in_child(area: Area, settings: Settings) -> list[Finding]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=TIMEOUT_SECONDS,
+            timeout=SECONDS,
         )
     except subprocess.TimeoutExpired:
-        message = f"no answer within {TIMEOUT_SECONDS:g} s: a server or disk hangs, or this machine is overloaded"
+        message = f"no answer within {SECONDS:g} s: a server or disk hangs, or this machine is overloaded"
         return [error(area, message, f"agggen doctor --only {area}")]
     if child.returncode == 0:
         return [Finding(**finding) for finding in json.loads(child.stdout.splitlines()[-1])]

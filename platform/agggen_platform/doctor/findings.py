@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 Level = Literal["ok", "note", "warning", "error"]
-"""note: optional; warning: jobs run, but slowly or insecurely; error: jobs fail, or others can run code on the cluster."""
+"""note: optional; warning: jobs are slow or insecure; error: jobs fail, or others can run code on the cluster."""
 _MIN_SECRET_LENGTH = 6  # masking shorter values would also mask ordinary words
 
 

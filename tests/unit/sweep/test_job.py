@@ -179,7 +179,7 @@ def test_trials_at_once_follow_the_room_of_the_nodes(
 
 
 def test_a_cluster_without_room_for_one_trial_is_refused() -> None:
-    with pytest.raises(ClusterError, match=r"needs 3 workers of 1 CPUs, .* its nodes have 2 CPUs, 0 GPUs; lower"):
+    with pytest.raises(ClusterError, match=r"needs 3 workers of 1 CPUs, .* the nodes have 2 CPUs, 0 GPUs; lower"):
         trials_at_once(ClusterConfig(workers=3), cpus(2))
     with pytest.raises(ClusterError, match=r"of 1 CPUs and 1 GPUs"):
         trials_at_once(ClusterConfig(gpus_per_worker=1), cpus(8))
