@@ -21,8 +21,7 @@ def ask(
     level: Annotated[int | None, Option(min=1, help="Maximum number of triples in a fact.")] = None,
     n_best: Annotated[int, Option(min=1, help="Maximum number of texts per record, best first.")] = 1,
     verify: Annotated[
-        Literal["strict", "off"] | None,
-        Option(help="strict: all values in full, without faults; off: no constraints."),
+        Literal["strict", "off"] | None, Option(help="strict: all values in full, no fault; off: no constraints.")
     ] = None,
     deadline: Annotated[float, Option(min=0.001, help="Timeout for the next text in seconds, with retries.")] = 300.0,
     columns: own_data.ColumnValues = own_data.NO_COLUMNS,

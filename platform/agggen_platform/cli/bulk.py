@@ -27,12 +27,8 @@ def bulk(
     fresh: Fresh = False,
     print_config: PrintConfig = False,
     single_file: Annotated[bool, Option("--single-file", help="Also write all texts to DIR/texts.parquet.")] = False,
-    endpoint: Annotated[
-        str | None, Option(metavar="URL", help="Generate on this endpoint, which serves BUNDLE.")
-    ] = None,
-    review: Annotated[
-        Path | None, Option(metavar="FILE", help="A CSV for the riskiest texts; needs critic=included.")
-    ] = None,
+    endpoint: Annotated[str | None, Option(metavar="URL", help="Generate with this endpoint of BUNDLE.")] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="A CSV of risky texts; needs critic=included.")] = None,
     worst: Annotated[int, Option(min=1, help="Number of texts in the review.")] = 100,
     runs: Runs = Path("runs"),
 ) -> None:

@@ -35,9 +35,7 @@ def check(
     ] = None,
     json: Annotated[str | None, Option(metavar="FILE", help="Write all verdicts as JSON lines; or -.")] = None,
     report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, the riskiest text first.")] = None,
-    review: Annotated[
-        Path | None, Option(metavar="FILE", help="Write the riskiest texts to a CSV, to correct.")
-    ] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="Write a CSV of the riskiest texts, to edit.")] = None,
     worst: Annotated[int, Option(min=0, help="Number of the riskiest texts to print and review.")] = 10,
     critic: CriticAddress = "included",
     meta_evaluate: Annotated[

@@ -37,11 +37,7 @@ def evaluate(
     metrics: MetricNames = None,
     runs: Annotated[
         Path | None,
-        Option(
-            metavar="DIR",
-            callback=on_this_machine,
-            help="The folder of the run log. [default: the bundle's]",
-        ),
+        Option(metavar="DIR", callback=on_this_machine, help="The folder of the run log. [default: the bundle's]"),
     ] = None,
     run_archives: RunArchives = False,
     device: Device = "cpu",

@@ -21,9 +21,7 @@ _POLL_SECONDS = 0.25
 def serve(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     overrides: Overrides = None,
-    address: Annotated[
-        str | None, Option(metavar="ADDRESS", help="A cluster's, or auto. [default: a local one]")
-    ] = None,
+    address: Annotated[str | None, Option(metavar="ADDRESS", help="A cluster, or auto. [default: a local one]")] = None,
     follow: Annotated[
         float,
         Option(metavar="SECONDS", min=0, help="Interval of checks for a new version of the alias. [default: never]"),

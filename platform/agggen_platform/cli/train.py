@@ -105,7 +105,7 @@ def distill(
     source: Annotated[str, Argument(metavar="DATA", help="A corpus of the catalogue, a folder or a file.")],
     overrides: Overrides = None,
     teacher: Annotated[list[str] | None, Option(metavar="BUNDLE", help="Another teacher; can be repeated.")] = None,
-    subsets: Annotated[int, Option(min=0, help="Number of subsets of training records.")] = 5000,
+    subsets: Annotated[int, Option(min=0, help="Number of subsets of records that get texts, too.")] = 5000,
     actors: Actors = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The run's name. [default: distill-DATA-HASH]")] = None,

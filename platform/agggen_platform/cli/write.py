@@ -38,7 +38,7 @@ def generate(
     output: Output = "-",
     plan: Annotated[str | None, Option(help="The plan of all texts, followed exactly: '[food] [near area]'.")] = None,
     complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
-    n_best: Annotated[int, Option(min=1, help="Maximum number of texts per record, best first.")] = 1,
+    n_best: Annotated[int, Option(min=1, help="Maximum number of texts per record; rank 1 is the best.")] = 1,
     columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     device: Device = "cpu",
 ) -> None:

@@ -47,13 +47,7 @@ def _in_child(area: Area, settings: Settings) -> list[Finding]:
     stdin = json.dumps(asdict(settings))
     try:
         child = subprocess.run(
-            command,
-            input=stdin,
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
+            command, input=stdin, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS
         )
     except subprocess.TimeoutExpired:
         message = f"no answer within {SECONDS:g} s: a server or disk hangs, or this machine is overloaded"

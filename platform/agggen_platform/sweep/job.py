@@ -31,7 +31,15 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, description, rows, table
-from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
+from agggen_platform.sweep.space import (
+    Space,
+    as_overrides,
+    check_space,
+    extremes,
+    largest_value,
+    parse_space,
+    trial_config,
+)
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.backup import log_backup
@@ -110,7 +118,7 @@ def sweep(
         )
     space = parse_space(settings.space)
     check_space(space, config, overrides)
-    epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in STAGES))
+    epochs = Epochs(*(largest_value(space, config, f"training.{stage}.epochs") for stage in STAGES))
     if not getattr(epochs, settings.stage):
         raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0 in all trials")
     runs_dir = runs_dir.resolve()
@@ -128,10 +136,12 @@ def sweep(
     with ExitStack() as stack:
         stack.enter_context(_sigterm_as_interrupt())
         check_claims = [stack.enter_context(claim(Folder(str(folder))))]
-        stored = Folder(Folder(store).at(name))
-        if stored.local is None or stored.local.resolve() != folder:  # other machines may use the same store
-            check_claims.append(stack.enter_context(claim(stored)))
-            stack.enter_context(log_backup(folder, stored, ("tune",), check_claims[-1], _log.warning))
+        store_folder = Folder(Folder(store).at(name))
+        if (
+            store_folder.local is None or store_folder.local.resolve() != folder
+        ):  # other machines may use the same store
+            check_claims.append(stack.enter_context(claim(store_folder)))
+            stack.enter_context(log_backup(folder, store_folder, ("tune",), check_claims[-1], _log.warning))
         on_name(name)
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         trials_run = study.remaining
@@ -149,7 +159,7 @@ def sweep(
             _run(study, config, name, runs_dir, tracker, show, check_claims)
         tracker.log_text(table(study), "trials.csv")
         tracker.set_tags({"mlflow.note.content": description(study)})
-        best = _best(study)
+        best = _best_trial(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
         version = refused = None
@@ -196,7 +206,8 @@ def _run(
         run_trials(study, TrialJob(config, name, runs_dir, Path.cwd(), command_line()), on_trial_end)
 
 
-def _best(study: Study) -> FrozenTrial:
+def _best_trial(study: Study) -> FrozenTrial:
+    """The best finished trial; raises SweepError if there is none."""
     best = study.best()
     if best is not None:
         return best

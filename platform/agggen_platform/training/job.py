@@ -66,7 +66,7 @@ class TrainedRun:
     trained: bool  # False if an earlier call had finished the run
     seconds: float
     run_name: str
-    address: str  # the bundle's address, also valid on other machines
+    address: str  # the bundle's address in STORE
     ui_command: str  # see `Tracker.ui_command`
 
 
@@ -110,8 +110,8 @@ def train_job(
         parent: the name of the parent run, such as a sweep.
         on_evaluation: called with the event of each evaluation; returns True or raises StoppedError to stop the job. If
             it raises StoppedEarlyError, the run's status in MLflow is FINISHED.
-        stop: a request that stops the job; in the main thread, SIGINT and SIGTERM also make it.
-        show: called with every event.
+        stop: stops the job when its `ask` is called; in the main thread, SIGINT and SIGTERM do the same.
+        show: called with each event of training.
         report: called with messages for the user, such as starts of workers and recovered errors.
         data: the records of the corpus, if they are loaded already.
         tags: tags of the run in MLflow.
@@ -166,7 +166,7 @@ def train_job(
                     newest, workers = lambda: [*map(silent.latest, _STAGES)], config.cluster.workers
                     monitor = WorkerMonitor(workers, newest, sink.send, meter, report, tracker.log_system)
                     train_on_workers(config, run.folder, prepared_path, samples, run_claim, monitor, stopped)
-                    model, metrics = _trained(config, prepared, checkpoints)
+                    model, metrics = _from_checkpoints(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
                     with StoreKeeper(checkpoints, ALONE, lambda: meter.checkpoint(time.time())) as keeper:
@@ -186,10 +186,10 @@ def train_job(
     return TrainedRun(bundle, path, True, seconds, name, address, run.tracker.ui_command())
 
 
-def _trained(
+def _from_checkpoints(
     config: JobConfig, prepared: Prepared, checkpoints: CheckpointStore
 ) -> tuple[JointModel, dict[str, float]]:
-    """The model and the metrics of a training on workers, from its checkpoints; as `fit` returns them."""
+    """The trained model and its metrics, as `fit` returns them, from the checkpoints of the workers."""
     model = new_model(config, prepared)
     metrics: dict[str, float] = {}
     for stage in _STAGES:
