@@ -31,15 +31,7 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, description, rows, table
-from agggen_platform.sweep.space import (
-    Space,
-    as_overrides,
-    check_space,
-    extremes,
-    largest_value,
-    parse_space,
-    trial_config,
-)
+from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, maximum, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.backup import log_backup
@@ -118,7 +110,7 @@ def sweep(
         )
     space = parse_space(settings.space)
     check_space(space, config, overrides)
-    epochs = Epochs(*(largest_value(space, config, f"training.{stage}.epochs") for stage in STAGES))
+    epochs = Epochs(*(maximum(space, config, f"training.{stage}.epochs") for stage in STAGES))
     if not getattr(epochs, settings.stage):
         raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0 in all trials")
     runs_dir = runs_dir.resolve()
@@ -137,9 +129,7 @@ def sweep(
         stack.enter_context(_sigterm_as_interrupt())
         check_claims = [stack.enter_context(claim(Folder(str(folder))))]
         store_folder = Folder(Folder(store).at(name))
-        if (
-            store_folder.local is None or store_folder.local.resolve() != folder
-        ):  # other machines may use the same store
+        if store_folder.local is None or store_folder.local.resolve() != folder:  # other machines may use it
             check_claims.append(stack.enter_context(claim(store_folder)))
             stack.enter_context(log_backup(folder, store_folder, ("tune",), check_claims[-1], _log.warning))
         on_name(name)

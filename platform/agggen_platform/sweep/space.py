@@ -102,7 +102,7 @@ def trial_config(config: JobConfig, params: Mapping[str, Scalar]) -> JobConfig:
     return load_config(JobConfig, None, [*overrides_of(config), *as_overrides(params)])
 
 
-def largest_value(space: Space, config: JobConfig, key: str) -> int:
+def maximum(space: Space, config: JobConfig, key: str) -> int:
     """The largest value of an integer setting, such as ``training.joint.epochs``, in any trial."""
     if key in space:
         return max(int(value) for value in extremes(space[key]) if value is not None)
