@@ -109,7 +109,7 @@ def register(
 
     if not is_remote(bundle):
         bundle = str(Path(bundle).absolute())
-    tags = {RUN: run_of(bundle)}  # from the original's address; that of a copy does not contain the run's name
+    tags = {RUN: run_of(bundle)}  # from the original's address; the address of a copy lacks the run's name
     if to is not None:
         folder = get_bundle(bundle)
         bundle = put_bundle(folder, Folder(to).at(f"{fingerprint(folder)[:16]}/bundle"))

@@ -139,7 +139,7 @@ def serve_key(
     \b
         agggen serve-key alice                             # prints the key, and its line for the file of keys
         agggen serve-key alice --file keys.txt             # adds the line to the file and prints the key
-        agggen serve BUNDLE security.keys_file=keys.txt    # requires keys; new ones are read within a second
+        agggen serve BUNDLE security.keys_file=keys.txt    # requires keys; new keys are read within a second
     """
     from agggen_platform.serving.keys import add_key, new_key
 

@@ -48,7 +48,7 @@ class RunLogFactory:
 
 
 def reused_message(progress: Progress[Any]) -> str:
-    """The end of a message, about shards that an earlier run finished; empty if there are none."""
+    """The end of a message about finished shards: how many an earlier run finished; empty if none."""
     return f"; {progress.reused:,} of {progress.total:,} shards were already done" if progress.reused else ""
 
 

@@ -71,7 +71,7 @@ def adapt(
     overrides: Overrides = None,
     replay: Annotated[
         str | None,
-        Option(metavar="CORPUS", help="The corpus to replay. [default: that of BUNDLE, if it is on this machine]"),
+        Option(metavar="CORPUS", help="The corpus to replay. [default: BUNDLE's, if it is on this machine]"),
     ] = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The run's name. [default: adapt-DATA-HASH]")] = None,

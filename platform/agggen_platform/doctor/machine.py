@@ -119,7 +119,7 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
         if not (folder / file.path).is_file() or file.bytes not in (None, (folder / file.path).stat().st_size)
     ]
     if wrong:
-        message = f"{folder}: {len(wrong)} of {len(files)} files are missing or have another size, first {wrong[0]}"
+        message = f"{folder}: {len(wrong)} of {len(files)} files are missing or changed, the first is {wrong[0]}"
         return (error if needed else warning)(corpus.name, message, fetch)
     return ok(corpus.name, f"complete in {folder}")
 

@@ -18,7 +18,7 @@ _POLICY = Policy(attempts=2, seconds=5.0, connect_timeout=3.0, read_timeout=4.0)
 
 def check(settings: Settings) -> Iterator[Finding]:
     if settings.storage is None and settings.distributed:
-        message = f"no storage.url: each node writes checkpoints to its own {settings.runs}, which others cannot read"
+        message = f"no storage.url: each node writes checkpoints to its own {settings.runs}, unreadable for the others"
         yield warning("storage", message, "storage.url=s3://BUCKET/PREFIX  # or a folder that all nodes share")
     elif settings.storage is None:
         yield note("storage", f"no storage.url: checkpoints and bundles are written to {settings.runs}")

@@ -1,4 +1,4 @@
-"""Evaluations of versions, and the metric gate, which compares those of a candidate and the champion.
+"""Evaluations of versions, and the metric gate, which compares evaluations of the candidate and the champion.
 
 An evaluation contains the scores of a report of `agggen evaluate`. Two evaluations are comparable if corpus, split,
 fingerprint of the records, protocol, and signature of the metric are equal.

@@ -50,7 +50,7 @@ def register(
     uri = registry_uri(uri)
     if not accepts(uri, address):
         raise RegistryError(
-            f"the registry {masked(uri)} accepts no folder of this machine ({address}), because others cannot read it; "
+            f"the registry {masked(uri)} accepts no folder of this machine ({address}), which others cannot read; "
             "copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
     bundle, actual = admit(address)

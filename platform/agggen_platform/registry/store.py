@@ -82,7 +82,7 @@ class Registry:
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
 
     def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
-        """The versions of a model, oldest first; with `fingerprint`, only those of this bundle."""
+        """The versions of a model, oldest first; with `fingerprint`, only versions of this bundle."""
         aliases = self.aliases(name)
         condition = f"name = '{name}'" + (f" and tags.`{FINGERPRINT}` = '{fingerprint}'" if fingerprint else "")
         with registry_errors(self.uri):

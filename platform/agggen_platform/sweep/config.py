@@ -40,7 +40,7 @@ class AshaConfig:
 class SweepConfig:
     # By key of the run's configuration: {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
     space: dict[str, dict[str, list[Any]]]
-    trials: int = 20  # including failed ones; a larger number extends a finished sweep
+    trials: int = 20  # including failed trials; a larger number extends a finished sweep
     metric: str = "joint/dev_loss"  # STAGE/MEASURE; a trial's value is the minimum over its evaluations
     seed: int = 1
     concurrent: int = 0  # trials; 0: as many as fit on the cluster; 1: results do not depend on timing

@@ -95,7 +95,7 @@ def sweep(
 
     Raises:
         ConfigError: the space does not fit the configuration, a sweep with other settings has this name, the registry
-            does not accept bundles from the store, or the cluster's address is that of Ray Client.
+            does not accept bundles from the store, or the cluster's address is for Ray Client.
         CorpusError: the corpus is missing.
         ClaimedError: this sweep is already running.
         ClusterError: the cluster does not exist, or is too small for a trial.

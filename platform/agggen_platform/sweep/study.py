@@ -47,7 +47,7 @@ class Epochs:
     joint: int
 
     def position(self, stage: str, epoch: int) -> int:
-        """The number of an evaluation as an epoch of both stages; those of the joint stage start after `baseline`."""
+        """The number of an evaluation, counted over both stages: the joint stage starts after `baseline` epochs."""
         return epoch if stage == "baseline" else self.baseline + epoch
 
 
@@ -72,12 +72,12 @@ class Study:
 
     @property
     def remaining(self) -> int:
-        """The number of trials to run: interrupted ones and those not yet suggested."""
+        """The number of trials to run: interrupted trials and trials not yet suggested."""
         ended = len(self.trials(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
         return max(self.config.trials, len(self.trials())) - ended
 
     def next(self) -> Suggestion | None:
-        """The next trial to run, interrupted trials first; None if there is no other."""
+        """The next trial to run, interrupted trials first; None if all were suggested."""
         if not self._interrupted and len(self.trials()) >= self.config.trials:
             return None
         number = self._interrupted.pop(0) if self._interrupted else self.optuna.ask().number
@@ -187,7 +187,7 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
     """The study of the sweep `name`, created if it does not exist.
 
     Args:
-        folder: the sweep's folder; the caller must hold its claim.
+        folder: the sweep's folder; the caller must have claimed it.
         identity: all settings and data that affect the trials; serialisable as JSON.
 
     Raises:

@@ -57,7 +57,7 @@ class TrialJob:
     config: JobConfig
     sweep: str
     runs_dir: Path
-    folder: Path  # the driver's working directory; relative paths in the configuration start there
+    folder: Path  # the driver's working directory; relative paths in the configuration refer to it
     command: str = ""  # the command line of the sweep
 
     def run(

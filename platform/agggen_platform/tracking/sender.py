@@ -235,7 +235,7 @@ class Sender:
     def _rejected(self, entry: str) -> None:
         self.cursor.rejected += 1
         if self.cursor.rejected <= _REPORTED_REJECTIONS:
-            suffix = "; further ones are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
+            suffix = "; further rejections are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
             self._report(
                 f"warning: MLflow refuses {entry.rstrip('.')}; all other entries are sent, {self.path} has all{suffix}"
             )

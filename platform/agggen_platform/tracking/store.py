@@ -44,7 +44,7 @@ _PERMANENT = (
     "NOT_IMPLEMENTED",
     "FEATURE_DISABLED",
 )
-# The links that end SQLAlchemy's messages; /9h9h is that of a DataError.
+# SQLAlchemy's messages end with a link; the code of a DataError is 9h9h.
 _SQL_ERROR, _SQL_DATA_ERROR = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")
 
 

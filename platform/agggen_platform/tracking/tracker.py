@@ -77,7 +77,7 @@ class Tracker:
 
         Args:
             uri: MLflow's address. Default: `default_uri`.
-            tags: tags of the run in addition to those of `origin`.
+            tags: tags of the run, in addition to the tags of `origin`.
             report: called with a line about each problem, from any thread.
             patience: seconds to wait for MLflow at the end of the ``with`` block.
             parent: the name of the parent run in `runs_dir`.

@@ -124,7 +124,7 @@ class WorkerMonitor:
                 if self._starts:
                     self._meter.restarted()
                 self._starts, self._running = self._starts + 1, content
-            case "failure" if not self._failed:  # later ones are often consequences of the first
+            case "failure" if not self._failed:  # later failures often follow from the first
                 self.failure, self._failed = content, True
             case "checkpoint":
                 self._meter.checkpoint(content)

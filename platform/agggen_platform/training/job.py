@@ -117,7 +117,7 @@ def train_job(
         tags: tags of the run in MLflow.
 
     Raises:
-        ConfigError: the name is invalid, or is that of a run with another configuration or other data.
+        ConfigError: the name is invalid, or a run of this name has another configuration or other data.
         CorpusError, RecordError, AllenNLPError: the corpus is missing, or cannot be segmented or trained on.
         ClusterError: the cluster does not exist, or lacks resources for the workers.
         ClaimedError: another job works on this run.

@@ -151,6 +151,6 @@ def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[di
             reached = f"is of update {saved.step}" if saved else "is missing"
             raise StorageError(
                 f"the workers finished {stage}, but its newest complete checkpoint in {store.folder} {reached}; the "
-                "same command resumes from there"
+                "same command resumes the run"
             )
     return weights, progress
