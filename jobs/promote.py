@@ -1,9 +1,9 @@
-"""Promotes a version of a model to an alias after checks, or with --rollback moves the alias back.
+"""Checks a version of a model and gives it an alias, or with --rollback moves the alias back.
 
     ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
         python jobs/promote.py agggen@candidate --metric plain/bleu --tolerance 0.2
 
-Runs ``agggen models promote``, or for ``python jobs/promote.py --rollback agggen`` runs ``agggen models rollback``.
+Runs ``agggen models promote``; ``python jobs/promote.py --rollback agggen`` runs ``agggen models rollback agggen``.
 """
 
 import sys

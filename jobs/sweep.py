@@ -1,4 +1,4 @@
-"""Searches a space of settings: ``agggen sweep`` as a script for ``ray job submit``.
+"""Searches the best settings: ``agggen sweep`` as a script for ``ray job submit``.
 
     ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
         python jobs/sweep.py webnlg --space predicate-sizes storage.url=s3://models/runs

@@ -18,7 +18,7 @@ from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Record
 from agggen.verification.check import Checker
 from agggen.verification.results import TextCheck
-from agggen_platform.registry.admission import smoke
+from agggen_platform.registry.admission import smoke_test
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.critics import open_critic
 from serve.batching import Measure
@@ -98,7 +98,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         return await self._answers([_Check(text) for text in texts], seconds)
 
     def _test(self) -> list[str]:
-        return smoke(self._bundle, device=self._device)
+        return smoke_test(self._bundle, device=self._device)
 
     def _measure(self, item: Work) -> Measure:
         """Limits a batch of texts to write to the size of one beam search."""

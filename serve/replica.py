@@ -10,7 +10,7 @@ import torch
 
 from agggen.bundle import load_bundle
 from agggen.errors import BundleError
-from agggen_platform.registry.admission import fetch, smoke
+from agggen_platform.registry.admission import fetch, smoke_test
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from serve.batching import A, Batcher, Measure, T
 from serve.engine import ByModel, Failure
@@ -40,7 +40,7 @@ class Replica(ABC, Generic[T, A]):
         if role.gpus and not torch.cuda.is_available():
             raise BundleError(f"{role.gpus:g} GPUs were asked for, but torch sees none here")
         self._device = "cuda" if role.gpus else "cpu"
-        if faults := smoke(self._bundle, device=self._device):
+        if faults := smoke_test(self._bundle, device=self._device):
             raise BundleError(f"the bundle at {config.bundle} does not pass its self-test: {faults[0]}")
         self._address = config.shown_as or config.bundle
         self._longest, self._meters = config.limits.longest_deadline_s, Meters()

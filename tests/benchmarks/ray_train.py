@@ -37,7 +37,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.training.events import WorkerMonitor
 from agggen_platform.training.job import data_of, train_job
 from agggen_platform.training.on_ray import train_on_workers, workers_of
-from agggen_platform.training.prepared import prepared_in
+from agggen_platform.training.prepared import load_or_prepare
 
 WINDOW = 4  # updates between two numbers
 
@@ -140,7 +140,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, connected("local", cpus=max(options.workers)):
         data = data_of(config)
         folder = Folder(scratch)
-        prepared, prepared_at = prepared_in(folder, config, data)
+        prepared, prepared_at = load_or_prepare(folder, config, data)
         measure: dict[str, Callable[[], dict[int, float]]] = {"bare": lambda: bare(config, prepared, options.updates)}
         for n in options.workers:
             measure[f"ray-{n}"] = lambda n=n: on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]

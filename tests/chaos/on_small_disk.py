@@ -115,7 +115,7 @@ def test_entries_of_a_run_log_that_do_not_fit_are_reported() -> None:
             tracker.log_text("a text", f"samples/{step}.txt") if step == 300 else None
             slowest = max(slowest, time.monotonic() - begin)
     assert slowest < 5
-    (lost,) = (message for message in messages if "misses parts of this run" in message)
+    (lost,) = (message for message in messages if "the run log is incomplete" in message)
     assert "No space left" in lost
     events = [entry.event for entry in entries(tracker.path) if entry.event is not None]
     steps = [event["step"] for event in events if event["event"] == "metrics"]

@@ -53,7 +53,7 @@ def undisturbed(config: JobConfig, folder: Path) -> Study:
         number = suggestion.number
 
         def evaluated(event: TrainingEvent, number: int = number) -> bool:
-            return study.evaluated(number, event.stage, event.epoch, event.metrics[SETTINGS.measure])
+            return study.report_evaluation(number, event.stage, event.epoch, event.metrics[SETTINGS.measure])
 
         with suppress(StoppedError):
             study.complete(number, **job.run(number, suggestion.params, evaluated))

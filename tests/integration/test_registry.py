@@ -57,7 +57,7 @@ def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
     whole = folder.read("weights.safetensors")
     assert whole is not None
     folder.write("weights.safetensors", whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(PromotionRefused, match=r"weights\.safetensors is not what its manifest says"):
+    with pytest.raises(PromotionRefused, match=r"weights\.safetensors differs from the manifest"):
         promote("agggen", "1")
     folder.write("weights.safetensors", whole)
     folder.write("weights.pkl", b"cos\nsystem\n(S'true'\ntR.")

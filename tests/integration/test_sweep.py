@@ -48,7 +48,7 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     tracked = replace(config, tracking=replace(config.tracking, uri=None))
     report, reports = run(tracked, SETTINGS, tmp_path, model="toy")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert (report.ran, [progress.ended for progress in reports]) == (3, [1, 2, 3])
+    assert (report.trials_run, [progress.ended for progress in reports]) == (3, [1, 2, 3])
     best = min(reports, key=lambda progress: progress.trial.value or 0.0).trial
     assert (report.best.number, report.best.value) == (best.number, best.value)
     assert report.rows[0][:2] == [best.number, "finished"]
@@ -78,9 +78,9 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert sorted(row["trial"] for row in table) == ["0", "1", "2"]
 
     repeated, reports = run(tracked, SETTINGS, tmp_path, model="toy")
-    assert (repeated.ran, reports, repeated.rows, repeated.version) == (0, [], report.rows, report.version)
+    assert (repeated.trials_run, reports, repeated.rows, repeated.version) == (0, [], report.rows, report.version)
     more, reports = run(tracked, replace(SETTINGS, trials=4), tmp_path, model="toy")
-    assert (more.ran, [progress.trial.number for progress in reports]) == (1, [3])
+    assert (more.trials_run, [progress.trial.number for progress in reports]) == (1, [3])
     assert len(client.search_runs([experiment.experiment_id])) == 5
 
 
@@ -132,17 +132,17 @@ def test_a_sweep_resumes_on_another_machine_after_an_error_of_the_driver(
 
     settings = replace(SETTINGS, trials=2, concurrent=1)
     with monkeypatch.context() as patch:
-        patch.setattr(Study, "evaluated", lost)
+        patch.setattr(Study, "report_evaluation", lost)
         with pytest.raises(SweepError, match=r"the study was lost .*no answer.*; the same command resumes"):
             run(config, settings, tmp_path / "a")
     with pytest.raises(ClaimedError, match="another job works on it"):
         run(config, settings, tmp_path / "b", show=taken)
     report, reports = run(config, settings, tmp_path / "c")
-    assert (report.ran, [progress.trial.number for progress in reports]) == (1, [1])
+    assert (report.trials_run, [progress.trial.number for progress in reports]) == (1, [1])
     assert {row[1] for row in report.rows} == {"finished"}
     assert not (tmp_path / "c" / "s" / "tune").exists()
     repeated, _ = run(config, settings, tmp_path / "d")
-    assert (repeated.ran, repeated.rows) == (0, report.rows)
+    assert (repeated.trials_run, repeated.rows) == (0, report.rows)
 
 
 def test_an_impossible_sweep_is_refused_before_it_begins(config: JobConfig, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
-from agggen_platform.training.prepared import prepared_in
+from agggen_platform.training.prepared import load_or_prepare
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -43,7 +43,7 @@ def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, t
     local = train_job(config, "here", runs_dir=tmp_path, show=events.append)
     remote_events: list[TrainingEvent] = []
     messages: list[str] = []
-    remote = train_job(on(config, 1), "there", runs_dir=tmp_path, show=remote_events.append, say=messages.append)
+    remote = train_job(on(config, 1), "there", runs_dir=tmp_path, show=remote_events.append, report=messages.append)
     assert messages[-1] == "1 of 1 workers train"
     assert fingerprint(remote.path) == fingerprint(local.path)
     assert [(event.stage, event.kind, event.step, event.samples) for event in remote_events] == [
@@ -151,11 +151,11 @@ def test_restarts_without_progress_end_a_job_without_a_restart_limit(
 ) -> None:
 
     def hidden(folder: Folder, *about: Any) -> tuple[Prepared, str]:
-        prepared, place = prepared_in(folder, *about)
+        prepared, place = load_or_prepare(folder, *about)
         folder.delete(f"{place}/train.parquet")
         return prepared, place
 
-    monkeypatch.setattr("agggen_platform.training.job.prepared_in", hidden)
+    monkeypatch.setattr("agggen_platform.training.job.load_or_prepare", hidden)
     monkeypatch.setattr("agggen_platform.training.on_ray._FRUITLESS_RESTARTS", 1)
     message = r"restarted 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
     with pytest.raises(TrainingError, match=message):
@@ -177,7 +177,7 @@ def _cuda(config: JobConfig) -> JobConfig:
         (lambda c: on(c, 9), ClusterError, r"9 workers of 1 CPU each do not fit: .* room for 8"),
         (lambda c: on(c, 20, min_workers=9), ClusterError, r"9 workers of 1 CPU"),
         (lambda c: on(c, 3, cpus_per_worker=3), ClusterError, r"3 workers of 3 CPU each .* room for 2.*autoscaling"),
-        (_cuda, ConfigError, "training.device cuda needs cluster.gpus_per_worker"),
+        (_cuda, ConfigError, "training.device=cuda needs cluster.gpus_per_worker"),
         (_lost, CorpusError, "nowhere"),
     ],
 )

@@ -129,7 +129,7 @@ from agggen_platform.cli import console, main
 def fault(*_):
     key = os.environ["AWS_SECRET_ACCESS_KEY"]
     raise ZeroDivisionError(f"http://ann:{MARK}-in-the-address@h/x failed after {{len(key)}} letters")
-console.say = fault
+console.echo = fault
 main.main(["serve-key", "ann"])
 """
 

@@ -22,7 +22,7 @@ from agggen_platform.sharded.shards import Shard, read_rows, rows_at
 from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage import verified
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.prepared import prepared_in, read_prepared
+from agggen_platform.training.prepared import load_or_prepare, read_prepared
 from tests.canary import Canary
 from tests.command import Run
 from tests.unit.registry.examples import save_model
@@ -123,7 +123,7 @@ def test_training_workers_refuse_pickles_in_parquet(tmp_path: Path, canary: Cana
     """An attacker who can write to the run's folder can also write the matching hash."""
     folder = Folder(str(tmp_path / "run"))
     data = Data(RECORDS[:8], RECORDS[8:], {"train": "1", "dev": "2"}, "sentences")
-    _, place = prepared_in(folder, config_of(tmp_path / "toy"), data)
+    _, place = load_or_prepare(folder, config_of(tmp_path / "toy"), data)
     assert read_prepared(folder, place).train
     path = tmp_path / "run" / place / "train.parquet"
     pq.write_table(pa.table({"id": pickles(canary)}), path)

@@ -29,7 +29,7 @@ def test_texts_are_read_from_lines_objects_and_records(run: Run) -> None:
         assert code == 0, err
         outputs.append(Path("out.jsonl").read_text())
         assert out.splitlines()[1].startswith("b\t")  # the riskiest first
-        assert "2 texts: by words 1 say every value whole, 1 have no fault" in err
+        assert "2 texts: by words 1 state every value in full, 1 have no fault" in err
     assert len(set(outputs)) == 1
     good, bad = parsed(outputs[0])
     assert set(good) == {"id", "text", "values", "scores", "risk", "triples", "invented", "faults"}
@@ -60,7 +60,7 @@ def test_a_page_escapes_texts_and_has_the_riskiest_first(run: Run) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([{"triples": TRIPLES, "text": "A."}, {"triples": TRIPLES}], "line 2: has no triples or no text"),
+        ([{"triples": TRIPLES, "text": "A."}, {"triples": TRIPLES}], "line 2: needs triples and text"),
         ([{"triples": [], "text": "A."}], "line 1: record '1' has no triples"),
         ([{"id": "a", "triples": TRIPLES}], "record 'a': there is no text to check"),
         (["{"], "line 1: must be a JSON object"),

@@ -120,7 +120,7 @@ def test_no_aggregation_has_one_triple_per_fact_and_no_scores_of_plans(run: Run,
     """A run log that cannot be written does not fail the evaluation."""
     Path("log").write_text("a file where a folder belongs")
     out, err = evaluated(run, bundle, "--runs", "log", "ablation=no-aggregation")
-    assert "warning: the run log misses parts of this run" in err
+    assert "warning: the run log is incomplete" in err
     assert all(len(fact["predicates"]) == 1 for line in lines(Path("report")) for fact in line["facts"])
     assert "\nplans/" not in out
     assert "text_plans/groups" in out
@@ -157,7 +157,7 @@ def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tm
         (("--corpus", "elements", "ablation=x"), "'ablation' must be 'none'"),
         (("--corpus", "elements", "--metrics", "blue"), "has no metric 'blue'; it has bleu, chrf, ter"),
         (("--corpus", "elements", "-o", "taken"), "cannot write a report to taken: it is a file"),
-        (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs: this can only be a folder of this machine"),
+        (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs is not a folder of this machine"),
         (("--corpus", "prepared", "--split", "test"), "the folder prepared has no split 'test'; it has dev"),
         (("--corpus", "empty"), "the folder empty has no prepared corpus"),
         (("--corpus", "elements", "-o", "-"), "the scores go to standard output"),

@@ -53,7 +53,7 @@ def test_a_frame_in_an_argument_keeps_its_position() -> None:
     [
         ((), "either texts in quotes, or --corpus"),
         (("A text.", "--corpus", "elements"), "either texts in quotes, or --corpus"),
-        (("A text.", "--record", "x"), "--record needs a --corpus"),
+        (("A text.", "--record", "x"), "--record needs --corpus"),
         (("--corpus", "elements", "--record", "x"), "elements dev has no record 'x'"),
         (("A text.", "--facts", "nope"), "'facts.source' must be 'embedded', 'allennlp'"),
         (("A text.", "facts.level=half"), "'facts.level' must be 'paper'"),

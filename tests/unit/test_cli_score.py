@@ -112,7 +112,7 @@ def test_every_record_must_be_valid(system: Run, name: str, content: str, messag
         (("--metrics", ","), "no metric is requested"),
         (("--json", "none/out.json"), "there is no folder none"),
         (("--json", "out.json"), "cannot read missing.txt"),
-        (("--against", "missing.txt", "--json", "missing.txt"), "is one of the inputs"),
+        (("--against", "missing.txt", "--json", "missing.txt"), "would overwrite an input"),
     ],
 )
 def test_options_are_checked_before_anything_is_read(system: Run, arguments: tuple[str, ...], message: str) -> None:

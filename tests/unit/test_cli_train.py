@@ -96,7 +96,7 @@ def test_a_json_file_with_rows_is_data_and_not_a_preset(run: Run, tmp_path: Path
         (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
         (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
         (("tiny.yaml", "--name", ".."), "must be letters, digits"),
-        (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs: this can only be a folder of this machine"),
+        (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs is not a folder of this machine"),
     ],
 )
 def test_an_invalid_configuration_is_one_line_and_exit_code_2(

@@ -1,1 +1,1 @@
-"""The `agggen` command: modules of subcommands that parse options and print results. Slow imports are in functions."""
+"""The `agggen` command: modules that parse options of subcommands and print results. Slow imports are in functions."""

@@ -1,4 +1,4 @@
-"""`agggen ask`: has an endpoint write texts for records."""
+"""`agggen ask`: requests texts for records from an endpoint."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from agggen_platform.cli import own_data
-from agggen_platform.cli.records import Input, Output, Rejected, output_lines, write_line
+from agggen_platform.cli.records import Input, Output, RejectCollector, output_lines, write_line
 
 
-@own_data.with_columns(*own_data.TABLE)
+@own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def ask(
     url: Annotated[str, Argument(metavar="URL", help="The endpoint's address, like http://127.0.0.1:8000.")],
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
-    plan: Annotated[str | None, Option(help="A plan for every record, followed exactly.")] = None,
+    plan: Annotated[str | None, Option(help="The plan of all texts, followed exactly.")] = None,
     complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
-    level: Annotated[int | None, Option(min=1, help="The largest number of triples in one fact.")] = None,
-    n_best: Annotated[int, Option(min=1, help="The most texts per record, ranked, best first.")] = 1,
+    level: Annotated[int | None, Option(min=1, help="Maximum number of triples in a fact.")] = None,
+    n_best: Annotated[int, Option(min=1, help="Maximum number of texts per record, best first.")] = 1,
     verify: Annotated[
-        Literal["strict", "off"] | None, Option(help="strict: all values in full, no faults; off: no constraints.")
+        Literal["strict", "off"] | None, Option(help="strict: all values in full, no fault; off: no constraints.")
     ] = None,
-    deadline: Annotated[float, Option(min=0.001, help="Seconds to wait for the next text, retries included.")] = 300.0,
-    columns: own_data.Chosen = own_data.NONE,
+    deadline: Annotated[float, Option(min=0.001, help="Timeout for the next text in seconds, with retries.")] = 300.0,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
 ) -> None:
-    """Have an endpoint write texts for records.
+    """Write texts for records with an endpoint (`agggen serve`).
 
-    The endpoint is that of `agggen serve`. Output and rejects are as for `agggen generate`. Failed requests are
-    retried. If the endpoint requires an API key, set AGGGEN_API_KEY.
+    Output and rejects are as for `agggen generate`. Failed requests are retried. If the endpoint requires an API key,
+    set AGGGEN_API_KEY.
 
     \b
         agggen ask http://127.0.0.1:8000 -i records.jsonl -o texts.jsonl
@@ -39,25 +39,25 @@ def ask(
     from agggen.records import Plan
     from agggen_platform.client import Client
 
-    human = {} if plan is None else {"plan": str(Plan.parse(plan))}
-    if complete and not human:
+    plan_field = {} if plan is None else {"plan": str(Plan.parse(plan))}
+    if complete and not plan_field:
         raise ConfigError("--complete needs --plan")
-    if human and level is not None:
+    if plan_field and level is not None:
         raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
     options: dict[str, Any] = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
-    rejected = Rejected(columns)
+    collector = RejectCollector(columns)
 
     def records() -> Iterator[dict[str, Any]]:
-        for block in rejected.blocks(input, lambda record: None):
-            for record in block:
-                yield {"id": record.id, "triples": record.as_dict()["triples"], **human}
+        for batch in collector.batches(input, lambda record: None):
+            for record in batch:
+                yield {"id": record.id, "triples": record.as_dict()["triples"], **plan_field}
 
     with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
         for answer in client.stream(records(), **{k: v for k, v in options.items() if v is not None}):
             if answer["status"] == "error":
-                rejected.refuse(input, answer["id"], answer["error"]["detail"])
+                collector.reject(input, answer["id"], answer["error"]["detail"])
                 continue
-            rejected.unknown.update(set(answer["texts"][0].get("unknown_predicates", ())))
+            collector.unknown_predicates.update(set(answer["texts"][0].get("unknown_predicates", ())))
             for rank, written in enumerate(answer["texts"], start=1):
                 write_line(file, {"id": answer["id"], **written} | ({"rank": rank} if n_best > 1 else {}))
-        rejected.report(output)
+        collector.report(output)

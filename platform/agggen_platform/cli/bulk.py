@@ -9,8 +9,8 @@ from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs
-from agggen_platform.cli.records import BundleAddress, name_unknown
-from agggen_platform.cli.shards import Actors, RunLog, reused, shard_progress
+from agggen_platform.cli.records import BundleAddress, note_unknown_predicates
+from agggen_platform.cli.shards import Actors, RunLogFactory, reused_message, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.job import Progress
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 def bulk(
     bundle: BundleAddress,
     source: Annotated[
-        str, Argument(metavar="INPUT", help="Records: .parquet, .jsonl, .csv, a folder of such, or s3://")
+        str, Argument(metavar="INPUT", help="Records: a .parquet, .jsonl or .csv file, a folder of them, or s3://")
     ],
-    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The folder of the texts; or s3://")],
+    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The output folder; or s3://")],
     overrides: Overrides = None,
     actors: Actors = None,
     fresh: Fresh = False,
     print_config: PrintConfig = False,
-    single_file: Annotated[bool, Option("--single-file", help="Also join the parts, into DIR/texts.parquet.")] = False,
-    endpoint: Annotated[str | None, Option(metavar="URL", help="An endpoint of BUNDLE that writes the texts.")] = None,
-    review: Annotated[Path | None, Option(metavar="FILE", help="Riskiest texts as CSV; needs critic=included.")] = None,
-    worst: Annotated[int, Option(min=1, help="Texts in the review.")] = 100,
+    single_file: Annotated[bool, Option("--single-file", help="Also write all texts to DIR/texts.parquet.")] = False,
+    endpoint: Annotated[str | None, Option(metavar="URL", help="Generate with this endpoint of BUNDLE.")] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="A CSV of risky texts; needs critic=included.")] = None,
+    worst: Annotated[int, Option(min=1, help="Number of texts in the review.")] = 100,
     runs: Runs = Path("runs"),
 ) -> None:
     """Write texts for millions of records.
 
-    Each text is written exactly once. The texts are in the files of DIR/texts, ordered by name; DIR/manifest.json is
+    Each text is written exactly once, to the files of DIR/texts, in the order of their names; DIR/manifest.json is
     written last and marks them complete. The same command resumes an interrupted job. Records without a text go to
     DIR/rejects. A record may have its own plan, in a column or key `plan`.
 
@@ -58,12 +58,12 @@ def bulk(
     model = open_model(bundle)
     config = bulk_config(model, settings)
     if print_config:
-        console.say(json.dumps(resolved(config), indent=2))
+        console.echo(json.dumps(resolved(config), indent=2))
         console.note(config_hash(config))
         return
     if endpoint or config.actors != 0:
         require("httpx" if endpoint else "ray")
-    log = RunLog(runs)
+    log = RunLogFactory(runs)
     if review:
         check_review(review)
     job = partial(generate, model, source, out, config, fresh=fresh, single_file=single_file, endpoint=endpoint)
@@ -73,7 +73,7 @@ def bulk(
     fulfilled, length = counts.means().values()
     row = (counts.records, counts.texts, f"{fulfilled:.1%}", f"{length:.2f}", counts.rejects)
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
-    name_unknown(counts.unknown_predicates)
+    note_unknown_predicates(counts.unknown_predicates)
     if counts.scored:
         console.note(f"{counts.risky:,} of {counts.scored:,} records have a risk over {RISK_THRESHOLD}")
     if review:
@@ -83,8 +83,8 @@ def bulk(
         console.note(f"{out} already has the texts of this job; --fresh writes them again")
         return
     if (done := report.progress) is not None:
-        retries = f"; {report.redone:,} were retried" if report.redone else ""
-        console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused(done)}{retries})")
+        retries = f"; {report.redone:,} shards were retried" if report.redone else ""
+        console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused_message(done)}{retries})")
     log.finish(out, counts.rejects)
 
 

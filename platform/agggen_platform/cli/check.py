@@ -1,4 +1,4 @@
-"""`agggen check` and `agggen train-critic`: checks any system's texts against their records; trains the critic."""
+"""`agggen check` and `agggen train-critic`: check texts of any system against their records; train the critic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.options import names_in
+from agggen_platform.cli.options import split_names
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from agggen.verification.critic.critic import Critic
 
 CriticAddress = Annotated[
-    str, Option("--critic", metavar="ADDRESS", help="A critic of train-critic: a folder, s3:// or models:/.")
+    str, Option("--critic", metavar="ADDRESS", help="A critic that train-critic wrote: a folder, s3:// or models:/.")
 ]
 
 
-@own_data.with_columns(*own_data.TABLE)
+@own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def check(
     records: Annotated[
-        Path, Argument(metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet, with or without the texts.")
+        Path, Argument(metavar="RECORDS", help="Records: .jsonl, .csv, .json or .parquet, with or without texts.")
     ],
     texts: Annotated[
         Path | None,
-        Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
+        Argument(metavar="[TEXTS]", help="One text per line in the records' order, or .jsonl with id and text."),
     ] = None,
-    json: Annotated[str | None, Option(metavar="FILE", help="JSON lines with all verdicts of a text; or -.")] = None,
-    report: Annotated[Path | None, Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
-    review: Annotated[Path | None, Option(metavar="FILE", help="The riskiest texts as CSV, to be corrected.")] = None,
-    worst: Annotated[int, Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
+    json: Annotated[str | None, Option(metavar="FILE", help="Write all verdicts as JSON lines; or -.")] = None,
+    report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, the riskiest text first.")] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="Write a CSV of the riskiest texts, to edit.")] = None,
+    worst: Annotated[int, Option(min=0, help="Number of the riskiest texts to print and review.")] = 10,
     critic: CriticAddress = "included",
     meta_evaluate: Annotated[
-        bool, Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
+        bool, Option("--meta-evaluate", help="RECORDS have human ratings: compare scores with them.")
     ] = False,
-    columns: own_data.Chosen = own_data.NONE,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
 ) -> None:
     """Check any system's texts against their records.
 
-    Shows what a text says, omits, contradicts and invents. There are two checks: by words (strict about values, but
-    ignores relations), and by a learned critic, which also detects wrong relations, subjects and negations. Each text
-    gets coverage, correctness and fluency (0 to 1), and a risk. Without TEXTS, the texts are those of RECORDS: "text"
-    beside "triples", references, or text columns.
+    Finds what a text states, omits, contradicts and invents. The check by words is strict about values, but ignores
+    relations; a learned critic also detects wrong relations, subjects and negations. Each text gets coverage,
+    correctness, fluency and risk (0 to 1). Without TEXTS, RECORDS must contain texts: a "text" beside "triples",
+    references, or text columns.
 
     \b
         agggen check records.jsonl texts.txt
@@ -94,9 +94,9 @@ def check(
 
 
 def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
-    """The texts of a file and their records: a record is repeated for each of its texts.
+    """The texts of a file, and the record of each text.
 
-    A partial check would mislead, so CorpusError is raised if a record is invalid or has no text, or there are none.
+    Raises CorpusError if a record is invalid or has no text, or if the file has no records.
     """
     from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects
@@ -118,17 +118,17 @@ def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
         else:
             return records, texts
         if records:
-            raise CorpusError(f"{path}, line {line}: has no triples or no text, but the lines before have both")
+            raise CorpusError(f"{path}, line {line}: needs triples and text, as in the lines before")
     for record in valid_records(path, columns):
         if not record.references:
-            raise CorpusError(f"{path}, record {record.id!r}: there is no text to check; name a file of texts")
+            raise CorpusError(f"{path}, record {record.id!r}: there is no text to check; give a file of texts, too")
         records += [record] * len(record.references)
         texts += [reference.text for reference in record.references]
     return records, texts
 
 
 def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
-    """Prints the riskiest texts to stdout and the means over all texts to stderr."""
+    """Prints the riskiest texts to stdout, and means over all texts to stderr."""
     from agggen.checks import RISK_THRESHOLD
 
     rows = []
@@ -144,13 +144,13 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
     risky = sum(entry.risk > RISK_THRESHOLD for entry in checked)
     means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checked):.3f}" for name in checked[0].scores)
     console.note(
-        f"{len(checked):,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; {means}; "
+        f"{len(checked):,} texts: by words {whole:,} state every value in full, {faultless:,} have no fault; {means}; "
         f"{risky:,} have a risk over {RISK_THRESHOLD}"
     )
 
 
 def _meta_evaluate(path: Path, critic: Critic) -> None:
-    """Prints how scores correlate with human ratings, and the share of passing texts that people rate incorrect."""
+    """Prints correlations of scores with human ratings, and how many texts that pass are rated incorrect."""
     from agggen.checks import RISK_THRESHOLD, check_all
     from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings, reference_scores
     from agggen.verification.lenient import verify
@@ -193,13 +193,13 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
 def train_critic(
     out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The folder of the critic.")],
     corpora: Annotated[str, Option(metavar="NAME,...", help="Corpora with splits train, dev.")] = "rel2text,elements",
-    steps: Annotated[int, Option(min=1, help="Updates of 48 texts; 6,000 take half an hour on a core.")] = 6000,
-    seed: Annotated[int, Option(min=0, help="Seed of the initial weights and the errors.")] = 1,
+    steps: Annotated[int, Option(min=1, help="Updates, each of 48 texts; 6,000 take half an hour on one core.")] = 6000,
+    seed: Annotated[int, Option(min=0, help="Seed of the weights and the synthetic errors.")] = 1,
 ) -> None:
     """Train the critic of `agggen check`.
 
-    It learns from texts with synthetic errors, on one core, without a GPU. With rel2text it also learns from the texts
-    that Rel2Text's annotators called corrupted. The included critic was trained with the default options.
+    It learns from texts with synthetic errors, on one core, without a GPU; with rel2text, also from texts that
+    annotators marked as corrupted. The included critic was trained with the default options.
 
     \b
         agggen train-critic --out critic
@@ -212,7 +212,7 @@ def train_critic(
     from agggen.verification.critic.examples import WRONG, to_example
     from agggen.verification.critic.training import CriticTraining, examples_of, train_critic
 
-    names = names_in(corpora)
+    names = split_names(corpora)
     train, dev = (
         [example for name in names for example in examples_of(split_rejects(load(name, split))[0])]
         for split in ("train", "dev")
@@ -243,4 +243,4 @@ def train_critic(
     console.print_table(
         ["measure", "dev, with synthetic errors"], [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
     )
-    console.say(str(out))
+    console.echo(str(out))

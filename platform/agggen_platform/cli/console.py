@@ -1,7 +1,7 @@
 """Output of commands: results on stdout, messages on stderr.
 
-Progress is a line every few seconds. Tables have frames on a terminal, and are tab-separated elsewhere. The markup of
-rich is off, because rich would interpret the square brackets of plans.
+Progress is a line every few seconds. Tables have borders on a terminal, and are tab-separated elsewhere. Rich's markup
+is off, because rich would interpret the square brackets of plans.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def console() -> Console:
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def say(text: str) -> None:
-    """Prints a line of the result."""
+def echo(text: str) -> None:
+    """Prints a line of the result to stdout."""
     print(text)  # rich would expand tabs
 
 
 def note(text: str) -> None:
-    """Prints a message, which is not part of the result."""
+    """Prints a message to stderr."""
     print(text, file=sys.stderr)
 
 
@@ -44,10 +44,10 @@ def fail(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """Prints a table; without a terminal as tab-separated lines, the header first."""
+    """Prints a table to stdout; without a terminal, as tab-separated lines with a header."""
     if not console().is_terminal:
         for row in [columns, *rows]:
-            say("\t".join(str(cell).translate(_ONE_LINE) for cell in row))
+            echo("\t".join(str(cell).translate(_ONE_LINE) for cell in row))
         return
     from rich.table import Table
     from rich.text import Text
@@ -65,8 +65,8 @@ Advance = Callable[[str, int, int | None], None]  # arguments: file, bytes done,
 
 
 def byte_progress() -> Advance:
-    """A callback that shows downloads: a line every ten seconds and at the end of each file."""
-    due: dict[str, float] = {}  # when a file's next line may be printed; infinity after its last line
+    """A callback that prints the progress of downloads: every ten seconds, and at the end of each file."""
+    due: dict[str, float] = {}  # time of a file's next line; infinity after its last line
 
     def advance(file: str, done: int, total: int | None) -> None:
         now, next_line = time.monotonic(), due.get(file, 0.0)

@@ -1,4 +1,4 @@
-"""`agggen corpora`: lists and fetches the corpora of the catalogue."""
+"""`agggen corpora`: lists and downloads the corpora of the catalogue."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def list_() -> None:
 
 
 @app.command()
-def fetch(name: Annotated[str, Argument(metavar="NAME", help="A corpus that `agggen corpora list` names.")]) -> None:
-    """Download a corpus into the data home (AGGGEN_DATA_HOME), checking each file's SHA-256.
+def fetch(name: Annotated[str, Argument(metavar="NAME", help="A corpus of `agggen corpora list`.")]) -> None:
+    """Download a corpus into the data home (AGGGEN_DATA_HOME), and check each file's SHA-256.
 
-    Existing files are kept, so the same command continues an interrupted download.
+    The same command continues an interrupted download.
 
     \b
         agggen corpora fetch webnlg
@@ -39,4 +39,4 @@ def fetch(name: Annotated[str, Argument(metavar="NAME", help="A corpus that `agg
 
     report = fetch_corpus(name, progress=console.byte_progress())
     console.note(f"{report.downloaded} files downloaded, {report.present} already present")
-    console.say(str(report.folder))
+    console.echo(str(report.folder))

@@ -1,4 +1,4 @@
-"""`agggen demo`: trains, evaluates and generates on the shipped corpus, in minutes."""
+"""`agggen demo`: trains a model on the shipped corpus, evaluates it, and generates texts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from agggen.bundle import Bundle
     from agggen.records import Record
 
-_SHOWN = 3  # records with texts under three plans
+_SHOWN_RECORDS = 3  # each with the texts of three plans
 
 
 def demo(
     runs: Runs = Path("runs"),
     overrides: Overrides = None,
-    fresh: Annotated[bool, Option(help="Train again, although an earlier demo has trained a model.")] = False,
+    fresh: Annotated[bool, Option(help="Train again, even if an earlier demo has trained the model.")] = False,
 ) -> None:
     """Train, evaluate and generate on shipped data, in minutes.
 
     Trains the plain Transformer and the joint model on texts about chemical elements, evaluates on twelve elements that
-    are not in the training data, shows plans and texts, and logs everything to a local MLflow.
+    training never saw, shows plans and texts, and logs everything to a local MLflow.
     """
     from agggen.api import Model
     from agggen.config import load_config
@@ -48,40 +48,40 @@ def demo(
     name = default_name("elements", config, data)
     test = load_dataset(config.corpus.name, splits=(config.corpus.test,)).split(config.corpus.test)
     show = ProgressLines(console.note)
-    finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
+    finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, report=console.note, data=data)
     training = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
     console.note(f"{training}; generating for {len(test)} unseen elements")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:
         report = evaluate(Model(finished.bundle, finished.path), Dataset(config.corpus.name, {"test": test}))
         tracker.log_metrics({f"test/{name}": value for name, value in report.measures().items()})
-        console.say(repr(report))
-        shown = _show(finished.bundle, test)
-        tracker.log_text(shown, "samples.txt")
-        console.say(shown)
-    faithful = round(len(test) * report.measures()["faithfulness/fulfilled"])
-    console.say(f"{faithful} of {len(test)} texts say every value whole, and the strict check finds no fault in them.")
+        console.echo(repr(report))
+        samples = _samples(finished.bundle, test)
+        tracker.log_text(samples, "samples.txt")
+        console.echo(samples)
+    fulfilled = round(len(test) * report.measures()["faithfulness/fulfilled"])
+    console.echo(f"{fulfilled} of {len(test)} texts state every value in full, without a fault in the strict check.")
     facts = '[["Xium", "symbol", "Xi"], ["Xium", "period", "6"], ["Xium", "block", "d-block"]]'
-    console.say(f"The model: {finished.path}. Three things to try:")
-    console.say("  # Your own facts and plan: change values, move brackets")
-    console.say(
+    console.echo(f"The model: {finished.path}. Three things to try:")
+    console.echo("  # Your own facts and plan: change values, move brackets")
+    console.echo(
         f"""  echo '{{"triples": {facts}}}' | agggen generate {finished.path} --plan '[block] [symbol period]'"""
     )
-    console.say("  # A report with every text and score: open report/report.html")
-    console.say(f"  agggen evaluate {finished.path} --corpus elements --split test --out report")
+    console.echo("  # A report with every text and score: open report/report.html")
+    console.echo(f"  agggen evaluate {finished.path} --corpus elements --split test --out report")
     needed = "" if installed("mlflow") else "; needs pip install 'agggen[ray]'"
-    console.say(f"  # Training curves in MLflow{needed}")
-    console.say(f"  agggen runs ui --runs {runs}")
+    console.echo(f"  # Training curves in MLflow{needed}")
+    console.echo(f"  agggen runs ui --runs {runs}")
 
 
-def _show(bundle: Bundle, records: Sequence[Record]) -> str:
+def _samples(bundle: Bundle, records: Sequence[Record]) -> str:
     from agggen.records import Plan
 
     generator = bundle.generator()
-    chosen = [record for record in records if len(record.triples) == 4][:_SHOWN]
-    human = [Plan((record.predicates[:1], record.predicates[1:3], record.predicates[3:])) for record in chosen]
+    chosen = [record for record in records if len(record.triples) == 4][:_SHOWN_RECORDS]
+    human_plans = [Plan((record.predicates[:1], record.predicates[1:3], record.predicates[3:])) for record in chosen]
     written = {
         "the learned plan": generator.generate(chosen),
-        "a human plan": generator.generate(chosen, human),
+        "a human plan": generator.generate(chosen, human_plans),
         "no aggregation": generator.generate(chosen, config=replace(bundle.inference, level=1)),
     }
     lines: list[str] = []

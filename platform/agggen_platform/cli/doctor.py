@@ -1,4 +1,4 @@
-"""`agggen doctor`: finds problems that would stop a job on this machine, and names remedies."""
+"""`agggen doctor`: finds problems that would stop a job on this machine, and prints remedies."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ EXIT_CODE = 11  # if a finding is an error
 
 def doctor(
     overrides: Overrides = None,
-    preset: Annotated[str | None, Option(metavar="PRESET", help="The job's preset: its servers are checked.")] = None,
+    preset: Annotated[str | None, Option(metavar="PRESET", help="The preset of the job to check.")] = None,
     runs: Runs = Path("runs"),
     only: Annotated[list[Area] | None, Option(help="Check only this area; can be repeated.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Check this machine, and the servers that a job uses.
 
-    Exit code 11 if a finding is an error, else 0. A small object is written to the store and deleted again, and
-    MLflow's experiment gets a tag; nothing else is changed. Every check has a time limit, and no secret is printed.
+    The exit code is 11 if a finding is an error, else 0. The checks write a small object to the store, delete it again,
+    and set a tag of MLflow's experiment. Each check has a time limit, and no secret is printed.
 
     \b
         agggen doctor
@@ -49,9 +49,9 @@ def doctor(
     counts = Counter(level for _, level, *_ in rows)
     if as_json:
         findings = [dict(zip(columns, row, strict=True)) for row in rows]
-        console.say(json.dumps({"findings": findings}, indent=2, ensure_ascii=False))
+        console.echo(json.dumps({"findings": findings}, indent=2, ensure_ascii=False))
     else:
-        if console.console().is_terminal:  # each remedy is below its message
+        if console.console().is_terminal:  # prints the remedy below the message
             columns, rows = columns[:-1], [[*row[:-2], "\n".join(filter(None, row[-2:]))] for row in rows]
         console.print_table(columns, rows)
         console.note(", ".join(f"{level}: {counts[level]}" for level in ("error", "warning", "note")))

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.options import MetricNames, Overrides, names_in, on_this_machine, warn_if_temporary
-from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_elsewhere
+from agggen_platform.cli.options import MetricNames, Overrides, on_this_machine, split_names, warn_if_temporary
+from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_remote
 
 if TYPE_CHECKING:
     from agggen.report import Report
 
 
-@own_data.with_columns()
+@own_data.with_column_options()
 def evaluate(
     bundle: BundleAddress,
-    corpus: Annotated[str, Option(help="A corpus of the catalogue, or data: a file or a folder.")],
-    split: Annotated[str, Option(help="The split; all: all records of a file.")] = "dev",
+    corpus: Annotated[str, Option(help="A corpus of the catalogue, a file or a folder.")],
+    split: Annotated[str, Option(help="The split to evaluate; all: all records of a file.")] = "dev",
     out: Annotated[
         str | None,
         Option(
             "--out",
             "-o",
             metavar="DIR",
-            help="The report's folder or s3://. [default: in evaluation/ beside BUNDLE, or here]",
+            help="The report's folder or s3://. [default: evaluation/... beside BUNDLE, or here]",
         ),
     ] = None,
-    limit: Annotated[int, Option(min=0, help="Only the first records, at most this many; 0: all.")] = 0,
+    limit: Annotated[int, Option(min=0, help="Maximum number of records, from the first; 0: all.")] = 0,
     protocol: Annotated[
         str | None,
         Option(metavar="plain|e2e|webnlg-2017", help="The scorer. [default: that of published results on the corpus]"),
@@ -41,14 +41,14 @@ def evaluate(
     ] = None,
     run_archives: RunArchives = False,
     device: Device = "cpu",
-    columns: own_data.Chosen = own_data.NONE,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     division_seed: own_data.DivisionSeed = 1,
     overrides: Overrides = None,
 ) -> None:
     """Score texts, plans and alignments on a split.
 
     Generates the texts, prints and logs the scores, and writes a report: a folder with report.html, report.json and
-    records.jsonl. The report of another evaluation is never overwritten.
+    records.jsonl. An evaluation never overwrites the report of a different one.
 
     \b
         agggen evaluate BUNDLE --corpus webnlg --split dev
@@ -63,7 +63,7 @@ def evaluate(
     from agggen_platform import evaluation
 
     if out == "-":
-        raise ConfigError("the scores go to standard output; --out must name a folder for the report")
+        raise ConfigError("--out must be a folder for the report, not -; the scores go to standard output anyway")
     path = bundle_folder(bundle)
     task = evaluation.task_of(
         bundle,
@@ -73,13 +73,13 @@ def evaluate(
         overrides or (),
         limit=limit,
         protocol=protocol,
-        metrics=None if metrics is None else names_in(metrics),
+        metrics=None if metrics is None else split_names(metrics),
         run_archives=run_archives,
         device=device,
         reading={"seed": division_seed, **columns},
         note=console.note,
     )
-    beside = Path() if is_elsewhere(bundle) else path.resolve().parent
+    beside = Path() if is_remote(bundle) else path.resolve().parent
     address = out or str(beside / "evaluation" / task.name)
     warn_if_temporary(address, "--out")
     with evaluation.report_folder(address) as folder:

@@ -1,4 +1,4 @@
-"""`agggen facts`: shows the facts of texts, and the trees of semantic roles that they come from."""
+"""`agggen facts`: shows the facts of texts, and the trees of semantic roles from which they are extracted."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def inspect(
         Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, such as facts.level=paper"),
     ] = None,
     facts: FactSource = None,
-    corpus: Annotated[str | None, Option(metavar="NAME", help="Show texts of a corpus: a name or a folder.")] = None,
+    corpus: Annotated[str | None, Option(metavar="NAME", help="Show texts of this corpus: a name or a folder.")] = None,
     split: Annotated[str, Option(help="The split of the corpus.")] = "dev",
     record: Annotated[list[str] | None, Option(metavar="ID", help="Only this record; can be repeated.")] = None,
-    limit: Annotated[int, Option(min=1, help="The largest number of texts.")] = 5,
+    limit: Annotated[int, Option(min=1, help="Maximum number of texts.")] = 5,
 ) -> None:
-    """Show the facts of texts, and the tree of semantic roles that they come from.
+    """Show the facts of texts, and the trees of semantic roles from which they are extracted.
 
-    Texts of a corpus also show the triples that the rule-based aligner finds in each fact.
+    For texts of a corpus, also shows the triples that the rule-based aligner finds in each fact.
 
     \b
         agggen facts inspect "Bolt, who was drawn by Gary Cohn, is a comic character."
@@ -57,25 +57,25 @@ def inspect(
     if bool(texts) == bool(corpus):
         raise ConfigError("give either texts in quotes, or --corpus")
     if record and not corpus:
-        raise ConfigError("--record needs a --corpus to find it in")
+        raise ConfigError("--record needs --corpus, which contains the record")
     chosen = _of_corpus(corpus, split, record, limit) if corpus else [(text, None) for text in texts][:limit]
     fact_segmenter = segmenter(config)
     sources = [text for text, _ in chosen]
     frames = fact_segmenter if isinstance(fact_segmenter, FrameSegmenter) else None
     trees = frames.sentences(sources) if frames else [()] * len(chosen)
     for (text, source), facts_of_text, sentences in zip(chosen, fact_segmenter.segment(sources), trees, strict=True):
-        console.say(f"{source.id}: {text}" if source else text)
+        console.echo(f"{source.id}: {text}" if source else text)
         for sentence in sentences:
-            console.say(f"    {bracketed(sentence, frames.level if frames else 'full')}")
+            console.echo(f"    {bracketed(sentence, frames.level if frames else 'full')}")
         stated = _stated(source, facts_of_text)
         for number, (fact, predicates) in enumerate(zip(facts_of_text, stated, strict=True), start=1):
-            console.say(f"  {number}. {fact.strip()}{predicates}")
+            console.echo(f"  {number}. {fact.strip()}{predicates}")
     if not frames:
-        console.note(f"The segmenter {fact_segmenter.name!r} uses no semantic roles, so there are no trees")
+        console.note(f"The segmenter {fact_segmenter.name!r} uses no semantic roles, so no trees are shown")
 
 
 def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
-    """The first texts of a corpus or of its records with these ids, each with its record."""
+    """The first texts of a corpus, or of its records with these `ids`, with their records."""
     from agggen.datasets import load_dataset
     from agggen.errors import CorpusError
 
@@ -83,14 +83,14 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     if ids:
         by_id = {record.id: record for record in records}
         if unknown := [identifier for identifier in ids if identifier not in by_id]:
-            raise CorpusError(f"{corpus} {split} has no record {unknown[0]!r}; one that it has is {records[0].id!r}")
+            raise CorpusError(f"{corpus} {split} has no record {unknown[0]!r}; its first record is {records[0].id!r}")
         records = [by_id[identifier] for identifier in ids]
     pairs = ((reference.text, record) for record in records for reference in record.references)
     return list(islice(pairs, limit))
 
 
 def _stated(record: Record | None, facts: Sequence[str]) -> list[str]:
-    """For each fact, the predicates that it states, in brackets; without a record, empty strings."""
+    """The predicates of each fact, in brackets; empty strings without a record."""
     if record is None or not facts:
         return [""] * len(facts)
     from agggen.alignment import align
@@ -100,16 +100,16 @@ def _stated(record: Record | None, facts: Sequence[str]) -> list[str]:
 
 
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
-    """The tree of a sentence on one line: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
+    """The tree of a sentence as a string: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
 
-    A frame begins with the word of its predicate. Brackets in the text become ``-LRB-`` and ``-RRB-``.
+    A frame begins with its predicate. Brackets in the text become ``-LRB-`` and ``-RRB-``.
     """
     from agggen.facts.tree import build_tree
 
     words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.words.words]
 
     def with_frames(nodes: Sequence[Node], start: int, end: int) -> str:
-        """The words in [start, end), with the frames in this range in brackets."""
+        """The words from `start` to before `end`, with brackets around frames."""
         parts: list[str] = []
         for node in nodes:
             parts += [*words[start : node.start], f"({words[node.predicate]} {frame(node)})"]

@@ -1,6 +1,6 @@
-"""The `agggen` command: its subcommands and the printing of errors. README.md lists the exit codes.
+"""The `agggen` command: its subcommands, and how errors are printed. README.md lists the exit codes.
 
-``AGGGEN_DEBUG=1`` shows the traceback of every error.
+``AGGGEN_DEBUG=1`` also prints the traceback of an error.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from agggen_platform.cli import (
     write,
 )
 
-OPERATING_SYSTEM_REFUSED = 5
-INTERRUPTED = 130
-FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
-"""The commands that the help lists first, for beginners."""
+OS_ERROR_STATUS = 5
+INTERRUPTED_STATUS = 130
+BEGINNER_COMMANDS = ("demo", "studio", "prepare", "train", "generate", "evaluate")
+"""The commands that the help lists first."""
 
 
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, self.commands))
-        others = [name for name in self.commands if name not in FIRST]
-        for title, names in (("Commands to begin with", FIRST), ("More commands", others)):
+        others = [name for name in self.commands if name not in BEGINNER_COMMANDS]
+        for title, names in (("Commands to begin with", BEGINNER_COMMANDS), ("More commands", others)):
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
 
-# No rich markup in help, because rich would interpret the square brackets of plans.
+# No rich markup, because rich would interpret the square brackets of plans.
 app = typer.Typer(
     name="agggen",
     cls=_Commands,
@@ -67,7 +67,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# In the order of their use. The modules import heavy packages inside functions only.
+# In the order of a typical use.
 COMMANDS = (
     doctor.doctor, demo.demo, own_data.prepare, segment.segment, train.train, train.adapt, train.distill, sweep.sweep,
     evaluate.evaluate, reproduce.reproduce, write.generate, bulk.bulk, write.plan, write.align, write.inspect,
@@ -84,9 +84,9 @@ def _print_version(requested: bool) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            console.say(f"agggen {version('agggen')}")
+            console.echo(f"agggen {version('agggen')}")
         except PackageNotFoundError:
-            console.say("agggen, not installed (run from a source tree)")
+            console.echo("agggen, not installed (run from a source tree)")
         raise typer.Exit
 
 
@@ -103,17 +103,17 @@ def _agggen(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs a command line (by default that of the process) and exits; an `AggGenError` is printed in one line."""
+    """Runs a command line (default: that of the process) and exits; an `AggGenError` is printed as one line."""
     try:
         folder = os.getcwd()
     except FileNotFoundError:
-        _fail("the working directory of this command was deleted; start it in another one", OPERATING_SYSTEM_REFUSED)
+        _fail("the working directory was deleted; run the command in another folder", OS_ERROR_STATUS)
     try:
         try:
             app(args=arguments, prog_name="agggen")
         finally:
             sys.excepthook = _print_traceback  # replaces Typer's hook
-            sys.stdout.flush()  # raises BrokenPipeError here
+            sys.stdout.flush()  # a BrokenPipeError is raised here, and handled below
     except AggGenError as error:
         _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -123,20 +123,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         missing = extras.missing(package)
         _fail(str(missing), missing.exit_code)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(INTERRUPTED_STATUS)
     except BrokenPipeError:
-        # Discards buffered output, which the interpreter would fail to flush at exit and report as an error.
+        # Discards buffered output; otherwise the interpreter would report an error when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {_object_of(error, folder)}", OPERATING_SYSTEM_REFUSED)
+        _fail(f"{error.strerror or error}: {_object_of(error, folder)}", OS_ERROR_STATUS)
     sys.exit(0)
 
 
 def _object_of(error: OSError, folder: str) -> str:
-    """The file that caused the error, or the line of code.
+    """The file that caused the error, or else the line of code.
 
-    An error on an open file has no file name: the result is then the path whose method failed, or standard output.
+    An error on an open file has no file name: then the path whose method failed, or "standard output", is returned.
     """
     if error.filename:
         return str(error.filename)
@@ -159,7 +159,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints a traceback, masking secrets that the messages of libraries may contain."""
+    """Prints a traceback; secrets, which messages of libraries may contain, are masked."""
     from agggen_platform.tracking.origin import masked
 
     sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))

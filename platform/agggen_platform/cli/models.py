@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from agggen_platform.cli import console
-from agggen_platform.cli.records import is_elsewhere
+from agggen_platform.cli.records import is_remote
 
 if TYPE_CHECKING:
     from agggen_platform.registry import Version
@@ -22,7 +22,7 @@ RegistryUri = Annotated[
     Option(
         "--registry",
         metavar="URI",
-        help="MLflow's. [default: MLFLOW_REGISTRY_URI or MLFLOW_TRACKING_URI, else runs/mlflow.db]",
+        help="MLflow's address. [default: MLFLOW_REGISTRY_URI or MLFLOW_TRACKING_URI, else runs/mlflow.db]",
     ),
 ]
 Model = Annotated[str, Argument(metavar="MODEL", help="A version: NAME/VERSION or NAME@ALIAS.")]
@@ -87,13 +87,13 @@ def register(
     bundle: Annotated[str, Argument(metavar="BUNDLE", help="A trained model or critic: its folder or s3://...")],
     name: Annotated[str, Option(help="The model's name.")] = "agggen",
     to: Annotated[
-        str | None, Option(metavar="ADDRESS", help="First copy it below this folder or s3:// prefix.")
+        str | None, Option(metavar="ADDRESS", help="First copy BUNDLE to this folder or s3:// prefix.")
     ] = None,
     registry: RegistryUri = None,
 ) -> None:
     """Register a bundle as a version of a model.
 
-    The version becomes the candidate, unless the bundle is registered already.
+    The version gets the alias candidate, unless the bundle is registered already.
 
     \b
         agggen models register runs/elements-0123456789ab/bundle
@@ -107,18 +107,18 @@ def register(
     from agggen_platform.storage.bundles import get_bundle, put_bundle
     from agggen_platform.storage.folder import Folder
 
-    if not is_elsewhere(bundle):
+    if not is_remote(bundle):
         bundle = str(Path(bundle).absolute())
-    tags = {RUN: run_of(bundle)}  # of the original, since the address of a copy does not contain the run's name
+    tags = {RUN: run_of(bundle)}  # from the original's address; the address of a copy lacks the run's name
     if to is not None:
         folder = get_bundle(bundle)
         bundle = put_bundle(folder, Folder(to).at(f"{fingerprint(folder)[:16]}/bundle"))
     version = models.register(bundle, name, tags=tags, uri=registry)
     message = f"{version} is {bundle}"
     if not version.new:
-        message = f"{bundle} is already version {version.number} of {name}; the candidate did not change"
+        message = f"{bundle} is already version {version.number} of {name}; the alias candidate did not move"
     console.note(f"{message}; promote it with: agggen models promote {version}")
-    console.say(f"models:/{version}")
+    console.echo(f"models:/{version}")
 
 
 @app.command()
@@ -131,7 +131,7 @@ def record(
 ) -> None:
     """Record an evaluation of a version.
 
-    Promotion compares the scores.
+    `agggen models promote` compares recorded scores.
 
     \b
         agggen evaluate models:/agggen@candidate --corpus webnlg --split dev -o report
@@ -141,22 +141,22 @@ def record(
     from agggen_platform import registry as models
 
     evaluation = models.record(model, report, uri=registry)
-    console.say(f"{len(evaluation.scores)} scores on {evaluation}")
+    console.echo(f"{len(evaluation.scores)} scores on {evaluation}")
 
 
 @app.command()
 def promote(
     model: Model,
     alias: Alias = "champion",
-    metric: Annotated[str, Option(help="The metric to compare on the evaluations that both have.")] = "plain/bleu",
-    tolerance: Annotated[float, Option(help="By how many points it may be worse than the present version.")] = 0.0,
-    force: Annotated[bool, Option(help="Skip the comparison; the other checks stay.")] = False,
+    metric: Annotated[str, Option(help="The metric to compare, on all common evaluations.")] = "plain/bleu",
+    tolerance: Annotated[float, Option(help="Points by which the version may be worse.")] = 0.0,
+    force: Annotated[bool, Option(help="Ignore the comparison, but not the other checks.")] = False,
     registry: RegistryUri = None,
 ) -> None:
     """Check a version and give it an alias.
 
-    Its bundle must be unchanged; it must not be worse than the present version on the same evaluation; it must generate
-    texts with valid plans. A refusal lists every failed check.
+    The bundle must be unchanged, must not be worse than the version that has the alias, on the same evaluations, and
+    must generate texts with valid plans. An error lists all failed checks.
 
     \b
         agggen models promote agggen@candidate
@@ -168,7 +168,7 @@ def promote(
     version = models.Registry(registry).version(models.parse_address(model))
     done = models.promote(version.name, version.number, alias, gate=gate, force=force, uri=registry)
     console.note(f"{'FORCED past the metric gate: ' if done.forced else ''}{done.note}")
-    console.say(f"models:/{version.name}@{alias} is version {version.number}{_before(done.before)}")
+    console.echo(f"models:/{version.name}@{alias} is version {version.number}{_previous(done.previous)}")
 
 
 @app.command()
@@ -177,17 +177,17 @@ def rollback(
     alias: Alias = "champion",
     registry: RegistryUri = None,
 ) -> None:
-    """Give an alias back to its previous version.
+    """Give an alias back to the version that had it before.
 
-    A second call goes one version further back.
+    A second call goes back one version further.
     """
     from agggen_platform import registry as models
 
     done = models.rollback(name, alias, uri=registry)
-    console.say(f"models:/{name}@{alias} is version {done.version.number}{_before(done.before)}")
+    console.echo(f"models:/{name}@{alias} is version {done.version.number}{_previous(done.previous)}")
 
 
-def _before(version: Version | None) -> str:
+def _previous(version: Version | None) -> str:
     return "" if version is None else f" (before: {version.number})"
 
 

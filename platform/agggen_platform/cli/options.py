@@ -1,4 +1,4 @@
-"""Options that several commands share, and checks of folders given as options."""
+"""Options of several commands, and checks of folders that are given as options."""
 
 from __future__ import annotations
 
@@ -15,36 +15,34 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` collapses two slas
 
 
 def on_this_machine(folder: Path | None) -> Path | None:
-    """Callback of an option; raises ConfigError for an address, which `Path` would read as a folder ``s3:``."""
+    """Callback of an option; raises ConfigError for an address such as ``s3://a``, which `Path` reads as a folder."""
     if address := _SCHEME.match(str(folder)):
         path = str(folder)[address.end() :]
-        raise ConfigError(f"{address.group()}/{path}: this can only be a folder of this machine")
+        raise ConfigError(f"{address.group()}/{path} is not a folder of this machine, which this option needs")
     return folder
 
 
-Overrides = Annotated[
-    list[str] | None, Argument(metavar="KEY=VALUE", help="Settings, by their names in the configuration.")
-]
+Overrides = Annotated[list[str] | None, Argument(metavar="KEY=VALUE", help="Settings, named as in the configuration.")]
 Runs = Annotated[
     Path, Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=on_this_machine)
 ]
-Fresh = Annotated[bool, Option(help="Start over: remove earlier results of the same name or folder.")]
+Fresh = Annotated[bool, Option(help="Start over: remove earlier results with this name or in this folder.")]
 FactSource = Annotated[str | None, Option(metavar="NAME", help="The fact segmenter. [default: embedded]")]
 MetricNames = Annotated[
     str | None, Option(metavar="NAME,...", help="Metrics of the protocol, such as bleu,ter. [default: all]")
 ]
-PrintConfig = Annotated[bool, Option(help="Print the resolved configuration and stop.")]
+PrintConfig = Annotated[bool, Option(help="Print the resolved configuration and exit.")]
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """The names in a list such as ``a,b,c``, without duplicates."""
+def split_names(text: str) -> tuple[str, ...]:
+    """The names in a string such as ``a,b,c``, without duplicates."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def warn_if_temporary(folder: Path | str, instead: str) -> None:
-    """Warns if Ray deletes `folder` after a job, and names the option or setting by which to choose another folder."""
+def warn_if_temporary(folder: Path | str, option: str) -> None:
+    """Warns if Ray will delete `folder` after the job; `option` is the option or setting that chooses the folder."""
     if not (_SCHEME.match(str(folder)) or Path(folder).is_absolute()) and "working_dir_files" in Path.cwd().parts:
         console.note(
             f"warning: {folder} is in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "
-            f"job; name another folder: {instead}"
+            f"job; choose another folder with {option}"
         )

@@ -1,4 +1,4 @@
-"""Users' own data: the options that name columns, and `agggen prepare`."""
+"""Options that name columns of the user's data, and `agggen prepare`."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from typer import Argument, Option
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
 
-_SHOWN = 30  # predicates
+_MAX_PREDICATES = 30  # in the table of predicates
 
 
-def _column(option: str, help_text: str, kind: Any = str, metavar: str = "COLUMN") -> Any:
+def _column_option(option: str, help_text: str, kind: Any = str, metavar: str = "COLUMN") -> Any:
     return Annotated[kind | None, Option(option, metavar=metavar, help=help_text)]
 
 
 _COLUMNS = {
-    "id": _column("--id", "The record's id. [default: id]"),
-    "subject": _column("--subject", "The subject of the row's triples. [default: name, title]"),
-    "text": _column("--text", "A reference text; can be repeated. [default: text, text2, ...]", list[str]),
-    "split": _column("--split-column", "The split: train, dev or test. [default: split]"),
-    "category": _column("--category", "The record's category. [default: category]"),
-    "ignore": _column("--ignore", "A column to ignore; can be repeated.", list[str]),
-    "rename": _column("--rename", "The predicate of a column; can be repeated.", list[str], "COLUMN=PREDICATE"),
+    "id": _column_option("--id", "The record's id. [default: id]"),
+    "subject": _column_option("--subject", "The subject of a row's triples. [default: name, title]"),
+    "text": _column_option("--text", "A reference text; can be repeated. [default: text, text2, ...]", list[str]),
+    "split": _column_option("--split-column", "The split: train, dev or test. [default: split]"),
+    "category": _column_option("--category", "The record's category. [default: category]"),
+    "ignore": _column_option("--ignore", "A column to ignore; can be repeated.", list[str]),
+    "rename": _column_option("--rename", "The predicate of a column; can be repeated.", list[str], "COLUMN=PREDICATE"),
 }
-TABLE = ("id", "subject", "text", "ignore", "rename")
+RECORD_COLUMNS = ("id", "subject", "text", "ignore", "rename")
 """The column options of commands that read records; commands that read a corpus have all column options."""
-_DIVISION = "Seed of the 80/10/10 division of data without splits."
-DivisionSeed = Annotated[int, Option("--division-seed", help=_DIVISION)]
+_SEED_HELP = "Seed of the random 80/10/10 split of data without splits."
+DivisionSeed = Annotated[int, Option("--division-seed", help=_SEED_HELP)]
 Command = Callable[..., None]
-Chosen = Mapping[str, Any]
-NONE: Chosen = MappingProxyType({})
+ColumnValues = Mapping[str, Any]
+NO_COLUMNS: ColumnValues = MappingProxyType({})
 
 
-def with_columns(*names: str) -> Callable[[Command], Command]:
-    """Replaces the parameter `columns` of a command by the options `names` of `_COLUMNS`; without names, by all.
+def with_column_options(*names: str) -> Callable[[Command], Command]:
+    """Replaces the parameter `columns` of a command by the options `names` of `_COLUMNS` (default: all).
 
-    The command gets their values as a mapping of arguments for `Columns` or `load_dataset`. ConfigError is raised if
+    The command gets their values as a mapping: arguments of `Columns` or `load_dataset`. ConfigError is raised if
     --rename is not COLUMN=PREDICATE.
     """
     options = {f"{name}_column": _COLUMNS[name] for name in names or _COLUMNS}
@@ -52,7 +52,7 @@ def with_columns(*names: str) -> Callable[[Command], Command]:
         def run(**arguments: Any) -> None:
             columns = {name.removesuffix("_column"): arguments.pop(name) for name in options}
             columns |= {name: tuple(columns[name] or ()) for name in ("text", "ignore")}
-            command(**arguments, columns=columns | {"rename": _renamed(columns["rename"])})
+            command(**arguments, columns=columns | {"rename": _parse_renames(columns["rename"])})
 
         parameters = dict(signature(command, eval_str=True).parameters)
         del parameters["columns"]
@@ -67,26 +67,26 @@ def with_columns(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def _renamed(rename: list[str] | None) -> dict[str, str]:
-    renamed = dict(pair.split("=", 1) for pair in rename or () if "=" in pair)
-    if len(renamed) != len(rename or ()):
+def _parse_renames(pairs: list[str] | None) -> dict[str, str]:
+    predicates = dict(pair.split("=", 1) for pair in pairs or () if "=" in pair)
+    if len(predicates) != len(pairs or ()):
         raise ConfigError("--rename takes COLUMN=PREDICATE, each column once")
-    return renamed
+    return predicates
 
 
-@with_columns()
+@with_column_options()
 def prepare(
     source: Annotated[str, Argument(metavar="DATA", help="File (.csv .tsv .jsonl .json .parquet), folder or corpus.")],
-    out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The folder of the corpus, one file per split.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The output folder, one file per split.")],
     split: Annotated[list[str] | None, Option(help="Only this split; can be repeated.")] = None,
-    columns: Chosen = NONE,
-    seed: Annotated[int, Option(help=_DIVISION)] = 1,
+    columns: ColumnValues = NO_COLUMNS,
+    seed: Annotated[int, Option(help=_SEED_HELP)] = 1,
 ) -> None:
     """Read your own data, check it, write it as a corpus.
 
-    A CSV has one triple per row (columns subject, predicate, object) or one record per row (every other column is a
-    predicate). Data without splits are divided 80/10/10 by record. Rows that cannot be read go to DIR/rejects.jsonl
-    with line and reason.
+    A CSV has one triple per row (columns subject, predicate, object) or one record per row (other columns are
+    predicates). Data without splits are split 80/10/10 by record. Invalid rows go to DIR/rejects.jsonl, with line and
+    reason.
 
     \b
         agggen prepare films.csv --out films
@@ -111,15 +111,15 @@ def prepare(
     statistics = examine(data)
     usage = [
         (name, use.texts, len(use.values), f"{len(use.missing) / use.checked:.0%}" if use.checked else "-")
-        for name, use in list(statistics.predicates.items())[:_SHOWN]
+        for name, use in list(statistics.predicates.items())[:_MAX_PREDICATES]
     ]
     console.print_table(("predicate", "training texts", "values", "not mentioned"), usage)
-    if len(statistics.predicates) > _SHOWN:
-        console.say(f"and {len(statistics.predicates) - _SHOWN:,} more predicates")
+    if len(statistics.predicates) > _MAX_PREDICATES:
+        console.echo(f"and {len(statistics.predicates) - _MAX_PREDICATES:,} more predicates")
     for finding in statistics.findings:
-        console.say(f"- {finding}")
+        console.echo(f"- {finding}")
     console.note(
-        f"{statistics.checked:,} training texts were checked; not mentioned: texts without a word of the value"
+        f"{statistics.checked:,} training texts were checked; not mentioned: texts without any word of the value"
     )
     low, high = minutes_for(data)
     console.note(

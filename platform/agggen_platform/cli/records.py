@@ -1,4 +1,4 @@
-"""Input records and output lines of commands that use a bundle."""
+"""Input and output of commands that use a bundle: records and JSON lines."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ BundleAddress = Annotated[
     ),
 ]
 RunArchives = Annotated[
-    bool, Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code.")
+    bool, Option("--run-archives", help="Load the AllenNLP archive that the bundle names; an archive can run any code.")
 ]
 Device = Annotated[
-    str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second.")
+    str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second GPU.")
 ]
 Input = Annotated[
     str, Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
 ]
-Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
+Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The output file of JSON lines, or -.")]
 
 _DEFAULT_COLUMNS = Columns()
-_BATCH_RECORDS = 256  # records per batch
-_MAX_NAMED = 20  # unknown predicates that one message names
+_BATCH_RECORDS = 256
+_MAX_NAMED = 20  # unknown predicates in a message
 
 
-def is_elsewhere(address: str) -> bool:
-    """Whether `address` is in a store or in the registry, and not a local folder."""
+def is_remote(address: str) -> bool:
+    """Whether `address` is in a store or the registry, and not a local folder."""
     return "://" in address or address.startswith("models:")
 
 
 def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record | Reject]:
-    """The records of a file, whose suffix gives the format, or of standard input.
+    """The records of a file, in the format of its suffix, or of standard input ("-").
 
     Raises:
         CorpusError: the file as a whole cannot be read.
-        ConfigError: `columns` are set, and the source is not a table.
+        ConfigError: `columns` has values, but the source is not a table.
     """
     suffix, path = Path(source).suffix.lower(), Path(source)
-    if source != "-" and (suffix in (".csv", ".tsv", ".json", ".parquet") or _holds_objects(path)):
+    if source != "-" and (suffix in (".csv", ".tsv", ".json", ".parquet") or _has_table_rows(path)):
         from agggen.datasets import read_file
 
         table = read_file(path, columns)
@@ -73,12 +73,12 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
     if source != "-":
         return read_jsonl(path)
     if sys.stdin.isatty():
-        console.note("Reading records from the keyboard, one JSON object per line; end with Ctrl-D")
+        console.note("Reading records from the terminal, one JSON object per line; Ctrl-D ends the input")
     return read_jsonl(sys.stdin.buffer, "standard input")
 
 
 def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record]:
-    """The records of a file; raises CorpusError if there are none or if one is invalid, since scores would mislead."""
+    """The records of a file; raises CorpusError if there are none, or if any is invalid."""
     record: Record | Reject | None = None
     for record in read_records(str(path), columns):
         if isinstance(record, Reject):
@@ -88,10 +88,10 @@ def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
         raise CorpusError(f"{path} contains no records")
 
 
-def _holds_objects(path: Path) -> bool:
-    """Whether a file of JSON lines has table rows instead of records, judging by its first line.
+def _has_table_rows(path: Path) -> bool:
+    """Whether a file of JSON lines contains table rows instead of records, judged by its first line.
 
-    A pipe, which can be read only once, must have records.
+    False for a pipe, because it can be read only once.
     """
     if not path.is_file():
         return False
@@ -103,19 +103,19 @@ def _holds_objects(path: Path) -> bool:
     return isinstance(first, dict) and not first.keys() & {"triples", "references"} and bool(first.keys() - {"id"})
 
 
-class Rejected:
-    """Collects rejected records and predicates that are not in the training data."""
+class RejectCollector:
+    """Collects rejected records, and predicates that are not in the training data."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        """`columns`: arguments for `Columns`."""
+        """`columns`: arguments of `Columns`."""
         self._columns = Columns(**columns)
         self.rejects: list[Reject] = []
         self.used = 0
-        self.unknown: Counter[str] = Counter()  # number of records by unknown predicate
+        self.unknown_predicates: Counter[str] = Counter()  # number of records by predicate
 
-    def blocks(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
-        """The records of `source` that pass `check`, in batches; all others are rejected with the reason."""
-        block: list[Record] = []
+    def batches(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
+        """The records of `source`, in batches; rejects those for which `check` raises PlanError or RecordError."""
+        batch: list[Record] = []
         for item in read_records(source, self._columns):
             if isinstance(item, Reject):
                 self.rejects.append(item)
@@ -126,21 +126,21 @@ class Rejected:
                 self.rejects.append(Reject(source, None, item.id, str(error)))
                 continue
             self.used += 1
-            block.append(item)
-            if len(block) == _BATCH_RECORDS:
-                yield block
-                block = []
-        if block:
-            yield block
+            batch.append(item)
+            if len(batch) == _BATCH_RECORDS:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
 
-    def refuse(self, source: str, record: str, reason: str) -> None:
-        """Rejects a record of an earlier batch, because the endpoint refused it."""
+    def reject(self, source: str, record_id: str, reason: str) -> None:
+        """Rejects a record of an earlier batch, which the endpoint refused."""
         self.used -= 1
-        self.rejects.append(Reject(source, None, record, reason))
+        self.rejects.append(Reject(source, None, record_id, reason))
 
     def report(self, output: str) -> None:
-        """Prints unknown predicates, writes and counts the rejects; raises CorpusError if no record is left."""
-        name_unknown(self.unknown)
+        """Prints unknown predicates, writes and counts the rejects; raises CorpusError if no record was used."""
+        note_unknown_predicates(self.unknown_predicates)
         file = None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
         if not self.rejects:
             if not self.used:
@@ -163,7 +163,7 @@ class Rejected:
         console.note(f"{count}, first: {first.reason} ({location}){where}")
 
 
-def name_unknown(predicates: Mapping[str, int]) -> None:
+def note_unknown_predicates(predicates: Mapping[str, int]) -> None:
     if not predicates:
         return
     by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
@@ -173,16 +173,16 @@ def name_unknown(predicates: Mapping[str, int]) -> None:
 
 
 def _is_stream(target: Path) -> bool:
-    """Whether `target` is a device or pipe, which must not be replaced by a file."""
+    """Whether `target` is a device or pipe, so that no file may replace it."""
     return target.exists() and not target.is_file() and not target.is_dir()
 
 
 @contextmanager
 def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
-    """Opens `path`: standard output ("-"), a device or pipe, or a file that is written atomically.
+    """Opens standard output ("-"), a device or pipe, or a file, which is written atomically.
 
     Raises:
-        ConfigError: `path` is a folder, or is the input `source`.
+        ConfigError: `path` is a folder, or the input file `source`.
         StorageError: the file cannot be written.
     """
     if path == "-":
@@ -195,11 +195,11 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
         with target.open("w", encoding="utf-8") as file:
             yield file
         return
-    target = target.resolve()  # write to the target of a link
+    target = target.resolve()  # of a link, the target
     if target.is_dir():
-        raise ConfigError(f"cannot write {path}: it is a folder; name a file in it")
+        raise ConfigError(f"cannot write {path}: it is a folder; give a file in it")
     if source != "-" and target == Path(source).resolve():
-        raise ConfigError(f"--output {path} is the input itself, which would be lost; name another file")
+        raise ConfigError(f"--output {path} would overwrite the input; give another file")
     with Folder(str(target.parent)).new(target.name) as temporary, temporary.open("w", encoding="utf-8") as file:
         yield file
 
@@ -209,7 +209,7 @@ def write_line(file: TextIO, value: Any) -> None:
 
 
 def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """(record, its reference's number, facts) of all references; `segmenter` segments those without facts."""
+    """All references, as (record, number in the record, facts); `segmenter` segments those without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
     segmented = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [

@@ -1,4 +1,4 @@
-"""`agggen reproduce`: the paper's tables with our numbers beside the published ones."""
+"""`agggen reproduce`: the paper's tables, with the scores of agggen beside the published ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agggen_platform.cli.options import Overrides, on_this_machine
 
 
 def reproduce(
-    table: Annotated[str | None, Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
+    table: Annotated[str | None, Argument(metavar="TABLE", help="A table's name. [default: list all tables]")] = None,
     overrides: Overrides = None,
     runs: Annotated[
         Path | None,
@@ -22,14 +22,14 @@ def reproduce(
             help="The folder of runs and new records. [default: the records that agggen ships]",
         ),
     ] = None,
-    seeds: Annotated[str | None, Option(metavar="SEED,...", help="First make missing records for these seeds.")] = None,
-    fresh: Annotated[bool, Option(help="Evaluate again and replace the records; finished trainings are kept.")] = False,
+    seeds: Annotated[str | None, Option(metavar="SEED,...", help="First make missing records of these seeds.")] = None,
+    fresh: Annotated[bool, Option(help="Evaluate again and replace the records; trained models are kept.")] = False,
 ) -> None:
-    """Show the paper's tables with our numbers.
+    """Show the paper's tables with agggen's scores.
 
-    Our numbers, beside the published ones, come from run records that ship with agggen. --runs and --seeds make new
-    records: a Transformer and AggGen are trained for each seed, and each system is evaluated once on the table's test
-    split. The same command resumes after a kill and repeats nothing.
+    The scores are in run records that ship with agggen. With --runs and --seeds, new records are created: a Transformer
+    and AggGen are trained for each seed, and each system is evaluated once on the table's test split. The same command
+    resumes after a kill, and repeats no finished work.
 
     \b
         agggen reproduce
@@ -50,12 +50,12 @@ def reproduce(
     elif seeds is not None:
         raise ConfigError("--seeds needs --runs DIR, the folder for runs and records")
     elif fresh or overrides:
-        raise ConfigError("nothing is trained or evaluated without --runs DIR and --seeds SEED,...")
+        raise ConfigError("--fresh and settings need --runs DIR and --seeds SEED,..., which train and evaluate")
     compared = comparison.compare(chosen, records_of(chosen, runs))
     header, *rows = comparison.rows_of(compared)
     console.print_table(header, rows, chosen.title)
     for note in comparison.notes_of(compared, _where(runs)):
-        console.say(note)
+        console.echo(note)
 
 
 def _list_tables(runs: Path | None) -> None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from agggen_platform.cli import console
-from agggen_platform.cli.options import MetricNames, names_in
+from agggen_platform.cli.options import MetricNames, split_names
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
     from agggen.evaluation.systems import Measured
 
 Entry = dict[str, Any]
-"""A score in JSON: "score" (None if undefined), "signature", and, if computed, its interval and comparison."""
+"""A score in JSON: "score" (None if undefined) and "signature"; if computed, "low", "high" and "against"."""
 
 Json = Annotated[
     str | None, Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
@@ -27,7 +27,7 @@ Json = Annotated[
 def score(
     records: Annotated[Path, Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
     hypotheses: Annotated[
-        Path, Option(metavar="FILE", help="One text a line in the records' order, or .jsonl with id and text.")
+        Path, Option(metavar="FILE", help="One text per line in the records' order, or .jsonl with id and text.")
     ],
     protocol: Annotated[
         str,
@@ -36,16 +36,16 @@ def score(
     metrics: MetricNames = None,
     tokenised: Annotated[bool, Option("--tokenised", help="Texts and references are already tokenised.")] = False,
     against: Annotated[Path | None, Option(metavar="FILE", help="Another system's texts: a paired comparison.")] = None,
-    confidence: Annotated[bool, Option("--confidence", help="Give each score a 95 % bootstrap interval.")] = False,
+    confidence: Annotated[bool, Option("--confidence", help="Also compute 95 % bootstrap intervals.")] = False,
     json: Json = None,
 ) -> None:
     """Score any system's texts against references.
 
-    The scorers are those of published results. plain: BLEU, chrF and TER of sacreBLEU. e2e: bleu, nist, meteor,
+    The protocols use the scorers of published results. plain: BLEU, chrF and TER of sacreBLEU. e2e: bleu, nist, meteor,
     rouge_l, cider and, for records with E2E's predicates, ser (slot error rate). webnlg-2017: bleu, meteor and ter. All
     have values_whole (strict: triples whose value is stated in full), values_lenient (triples with at least 60 % of the
     value's words in the text), texts_without_faults (strict) and invented (hallucinated values per 100 texts). Scores
-    are percentages, except nist, cider and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics can leave them out.
+    are percentages, except nist, cider and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics can exclude them.
 
     \b
         agggen score --records records.jsonl --hypotheses REPORT/records.jsonl --metrics bleu,values_whole,invented
@@ -57,14 +57,14 @@ def score(
     from agggen.evaluation.systems import measure_system, metrics_of, non_slot_predicate
 
     check_json(json, [records, hypotheses, *([against] if against else [])])
-    names = None if metrics is None else names_in(metrics)
-    metrics_of(protocol, names, [])  # fails before the files are read
+    names = None if metrics is None else split_names(metrics)
+    metrics_of(protocol, names, [])  # raises errors before the files are read
     read = list(valid_records(records))
     if unreferenced := [record.id for record in read if not record.references]:
         raise CorpusError(f"{records}, record {unreferenced[0]!r}: there is no reference text to score against")
     chosen = metrics_of(protocol, names, read)
     if names is None and protocol == "e2e" and (foreign := non_slot_predicate(read)):
-        console.note(f"No slot errors: {foreign} is not a slot of E2E")
+        console.note(f"The slot error rate is left out: {foreign} is not a slot of E2E")
     ids = [record.id for record in read]
     texts = _texts(hypotheses, read_texts(hypotheses, ids, records))
     other_texts = _texts(against, read_texts(against, ids, records)) if against else None
@@ -73,7 +73,7 @@ def score(
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:
-    """Raises ConfigError if the folder of the output file `path` does not exist, or `path` is one of the inputs."""
+    """Raises ConfigError if the folder of the output file `path` does not exist, or if `path` is an input."""
     from agggen.errors import ConfigError
 
     if path is None or path == "-":
@@ -82,11 +82,11 @@ def check_json(path: str | None, inputs: Sequence[Path]) -> None:
     if not target.parent.is_dir():
         raise ConfigError(f"cannot write {path}: there is no folder {target.parent}")
     if any(target.resolve() == source.resolve() for source in inputs):
-        raise ConfigError(f"--json {path} is one of the inputs; name another file")
+        raise ConfigError(f"--json {path} would overwrite an input; give another file")
 
 
 def report(scores: Mapping[str, Entry], json: str | None) -> None:
-    """Prints a table of the scores, and writes them as JSON to the file `json`; "-": JSON instead of the table."""
+    """Prints the scores as a table, and writes them as JSON to the file `json`; "-": prints JSON instead."""
     if json is not None:
         with output_lines(json) as file:
             write_line(file, scores)
@@ -106,7 +106,7 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
 
 
 def _entry(measured: Measured) -> Entry:
-    """A score as JSON, which has no NaN: an undefined score is null."""
+    """A score as JSON; an undefined score (NaN) becomes null."""
     score = measured.statistics.corpus()
     entry: Entry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
     if interval := measured.interval:

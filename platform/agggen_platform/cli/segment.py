@@ -9,15 +9,15 @@ from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import FactSource, Fresh, Overrides, Runs
-from agggen_platform.cli.shards import Actors, RunLog, reused, shard_progress
+from agggen_platform.cli.shards import Actors, RunLogFactory, reused_message, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.job import Progress
 
 
 def segment(
-    source: Annotated[str, Argument(metavar="CORPUS", help="A prepared corpus: its folder or a file; or s3://")],
-    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The folder of the result; or s3://")],
+    source: Annotated[str, Argument(metavar="CORPUS", help="A prepared corpus: its folder, a file of it, or s3://")],
+    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The output folder, or s3://")],
     overrides: Overrides = None,
     facts: FactSource = None,
     split: Annotated[list[str] | None, Option(help="Only this split; can be repeated. [default: all]")] = None,
@@ -27,9 +27,9 @@ def segment(
 ) -> None:
     """Segment the texts of a corpus into facts.
 
-    Each fact is aligned with the triples that it states. The result is a corpus to train on (facts.source=corpus): the
-    files of DIR/SPLIT, ordered by name, and DIR/manifest.json, written last. The same command resumes an interrupted
-    job. Texts that cannot be segmented go to DIR/rejects.
+    Each fact is aligned with the triples that it states. The result is a corpus for training (facts.source=corpus): the
+    files of DIR/SPLIT, in the order of their names, and DIR/manifest.json, written last. The same command resumes an
+    interrupted job. Texts that cannot be segmented go to DIR/rejects.
 
     \b
         agggen prepare e2e --out prepared/e2e
@@ -50,7 +50,7 @@ def segment(
     config = load_config(SegmentConfig, None, settings)
     if config.actors != 0:
         require("ray")
-    log = RunLog(runs)
+    log = RunLogFactory(runs)
     with shard_progress(_speed, _counts) as show:
         report = run(source, out, config, splits=split or (), fresh=fresh, tracker=log, progress=show)
     rows = [
@@ -64,10 +64,10 @@ def segment(
     if (done := report.progress) is not None:
         counts = done.counts
         cached = f", {counts.cached:,} texts from the cache" if counts.cached else ""
-        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{cached}{reused(done)})")
+        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{cached}{reused_message(done)})")
         if counts.cache_errors:
             console.note(
-                f"The cache in {config.cache_folder} failed (the workers' logs have the reason); "
+                f"The cache in {config.cache_folder} could not be used (see the workers' logs); "
                 "texts were segmented without it"
             )
     log.finish(out, sum(counts.rejects for counts in report.splits.values()))

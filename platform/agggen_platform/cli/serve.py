@@ -24,17 +24,17 @@ def serve(
     address: Annotated[str | None, Option(metavar="ADDRESS", help="A cluster, or auto. [default: a local one]")] = None,
     follow: Annotated[
         float,
-        Option(metavar="SECONDS", min=0, help="How often to check for a new version of the alias. [default: never]"),
+        Option(metavar="SECONDS", min=0, help="Interval of checks for a new version of the alias. [default: never]"),
     ] = 0,
-    preset: Annotated[str | None, Option("--config", metavar="FILE", help="Settings from a YAML file.")] = None,
-    print_config: Annotated[bool, Option(help="Print a file for `serve deploy` instead.")] = False,
+    preset: Annotated[str | None, Option("--config", metavar="FILE", help="A YAML file with settings.")] = None,
+    print_config: Annotated[bool, Option(help="Only print a configuration for `serve deploy`.")] = False,
 ) -> None:
     """Serve a model over HTTP.
 
-    Serves until Ctrl-C or SIGTERM, and then finishes the running requests. It listens on 127.0.0.1:8000, where a
-    browser shows the plan studio. To be reachable from other machines, it needs keys (http.host=0.0.0.0
-    security.keys_file=FILE; agggen serve-key creates them). With --follow, the endpoint is updated without failed
-    requests when the alias is moved to a bundle that passes its self-test.
+    Serves until Ctrl-C or SIGTERM, and then finishes running requests. It listens on 127.0.0.1:8000, where a browser
+    shows the plan studio. Access from other machines requires API keys (http.host=0.0.0.0 security.keys_file=FILE;
+    agggen serve-key creates keys). With --follow, the endpoint switches without failed requests when the alias is moved
+    to a bundle that passes its self-test.
 
     \b
         agggen serve                                    # the shipped model of the chemical elements
@@ -52,13 +52,13 @@ def serve(
     require("fastapi")
     config = serve_settings(bundle, overrides or (), Path(preset) if preset else None)
     if print_config:
-        console.say(deploy_file(config, find_target(config)))
+        console.echo(deploy_file(config, find_target(config)))
         return
     raise typer.Exit(_run(config, address, follow))
 
 
 def _run(config: ServeConfig, address: str | None, follow: float) -> int:
-    """Serves until a signal; returns 128 + signal."""
+    """Serves until a signal; returns the exit code 128 + signal."""
     import time
 
     from agggen.training.stopping import StopRequest
@@ -73,8 +73,8 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
         try:
             console.note(f"Starting the replicas of {target.display_address} ({target.fingerprint[:12]})")
             served.deploy(target, stop)
-            console.say(served.url)
-            console.note("Ready. Ctrl-C ends it after the running requests.")
+            console.echo(served.url)
+            console.note("Ready. Ctrl-C stops the endpoint after the running requests.")
             follower = Follower(config, served, console.note) if follow else None
             due = time.monotonic() + follow
             while not stop():
@@ -85,21 +85,21 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
                     due = time.monotonic() + follow
         except Stopped:
             pass
-        console.note("Finishing the running requests; a second signal ends at once")
+        console.note("Finishing the running requests; a second signal stops immediately")
     return 128 + (stop.signal or 0)
 
 
 def studio(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     overrides: Overrides = None,
-    compare: Annotated[str | None, Option(metavar="BUNDLE", help="A second bundle, to show its texts beside.")] = None,
+    compare: Annotated[str | None, Option(metavar="BUNDLE", help="A second bundle, to show its texts, too.")] = None,
     browser: Annotated[bool, Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Move facts of a plan and watch the text change in a browser.
 
-    Serves the model in this process, without a cluster, until Ctrl-C, and opens the page, the plan studio. Without
-    BUNDLE it is the small model of the chemical elements that agggen ships. With --compare, the page shows the texts of
-    two bundles by the same plan and marks the differences.
+    Serves the model in this process, without a cluster, until Ctrl-C, and opens the plan studio. The default for BUNDLE
+    is the small model of the chemical elements that agggen ships. With --compare, the page shows the texts of two
+    bundles by the same plan and marks the differences.
 
     \b
         agggen studio
@@ -119,8 +119,8 @@ def studio(
     console.note(f"Loading {config.bundle}" + (f" and {compare}" if compare else ""))
     local = resolve_name("serve.local")
     with StopRequest() as stop, local.running(local.local_app(config, compare), config) as url:
-        console.say(url)
-        console.note("Ready. Ctrl-C ends it.")
+        console.echo(url)
+        console.note("Ready. Ctrl-C stops the studio.")
         if browser:
             webbrowser.open(url)
         while not stop():
@@ -129,8 +129,8 @@ def studio(
 
 
 def serve_key(
-    name: Annotated[str, Argument(metavar="NAME", help="The owner of the key; it is in logs and limits.")],
-    file: Annotated[Path | None, Option(help="Add the key's line to this file, created with mode 0600.")] = None,
+    name: Annotated[str, Argument(metavar="NAME", help="The key's owner, named in logs and limits.")],
+    file: Annotated[Path | None, Option(help="Add the key's line to this file; a new one has mode 0600.")] = None,
 ) -> None:
     """Create an API key for the endpoint.
 
@@ -139,13 +139,13 @@ def serve_key(
     \b
         agggen serve-key alice                             # prints the key, and its line for the file of keys
         agggen serve-key alice --file keys.txt             # adds the line to the file and prints the key
-        agggen serve BUNDLE security.keys_file=keys.txt    # requires keys; new ones are read within a second
+        agggen serve BUNDLE security.keys_file=keys.txt    # requires keys; new keys are read within a second
     """
     from agggen_platform.serving.keys import add_key, new_key
 
     key, line = new_key(name)
     if file is not None:
         add_key(file, line)
-    console.say(key)
+    console.echo(key)
     if file is None:
-        console.say(str(line))
+        console.echo(str(line))

@@ -1,4 +1,4 @@
-"""Options, progress and final messages of commands that process shards."""
+"""The options, progress lines and final messages of commands that process shards."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 Format = Callable[["Progress[Any]"], str]
 
-Actors = Annotated[int | None, Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")]
+Actors = Annotated[int | None, Option(help="Maximum number of workers; 0: without Ray. [default: one per CPU]")]
 
 
-class RunLog:
-    """Creates the run log of a job in the folder `runs` when called; jobs call it only if shards are left to do."""
+class RunLogFactory:
+    """Creates the run log of a job in the folder `runs` when called; jobs call it only if unfinished shards remain."""
 
     def __init__(self, runs: Path) -> None:
         warn_if_temporary(runs, "--runs")
@@ -44,17 +44,17 @@ class RunLog:
             console.note(f"Rejected: {rejects:,}, see {out}/rejects")
         if self._ui_command:
             console.note(f"Compare runs: {self._ui_command}")
-        console.say(out)
+        console.echo(out)
 
 
-def reused(progress: Progress[Any]) -> str:
-    """A message about the shards that an earlier run finished; empty if there are none."""
+def reused_message(progress: Progress[Any]) -> str:
+    """The end of a message about finished shards: how many an earlier run finished; empty if none."""
     return f"; {progress.reused:,} of {progress.total:,} shards were already done" if progress.reused else ""
 
 
 @contextmanager
 def shard_progress(speed: Format, counts: Format) -> Iterator[Callable[[Progress[Any]], None]]:
-    """Yields a callback that prints speed and counts of the job every few seconds. Redirects Ray's output to stderr."""
+    """Yields a callback that prints a job's progress every few seconds; redirects Ray's output to stderr."""
     last = time.monotonic()
 
     def show(now: Progress[Any]) -> None:

@@ -1,4 +1,4 @@
-"""`agggen srl check`: checks whether AllenNLP can be used on this machine."""
+"""`agggen srl check`: checks whether AllenNLP works on this machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def check(
         Option("--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"),
     ] = None,
 ) -> None:
-    """Check that AllenNLP's environment works, and print the versions.
+    """Check that AllenNLP's environment works, and print the versions of its packages.
 
-    To see the semantic roles that an archive finds in a text:
+    To show the semantic roles that an archive finds in a text:
 
     \b
         agggen facts inspect "Ada wrote it." --facts allennlp facts.allennlp.archive=srl.tar.gz

@@ -1,4 +1,4 @@
-"""`agggen sweep`: trains with many settings to find the best."""
+"""`agggen sweep`: searches for the best settings by many trainings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agggen_platform.cli.options import Overrides, Runs, warn_if_temporary
 if TYPE_CHECKING:
     from agggen_platform.sweep.job import Progress, SweepReport
 
-_TERMINATED = 143
+_TERMINATED_STATUS = 143
 
 
 def sweep(
@@ -26,16 +26,16 @@ def sweep(
     ] = "predicate-sizes",
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The sweep's name. [default: sweep-HASH]")] = None,
-    trials: Annotated[int | None, Option(help="The number of all trials. [default: the space's]")] = None,
+    trials: Annotated[int | None, Option(help="Total number of trials. [default: the space's]")] = None,
     concurrent: Annotated[int | None, Option(help="Trials at once; 0: as many as fit. [default: the space's]")] = None,
     model: Annotated[str, Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, Option("--no-register", help="Do not register the best bundle.")] = False,
 ) -> None:
-    """Search a space of settings: many trainings, the best bundle.
+    """Search the best settings by many trainings (trials).
 
-    Weak trials are stopped early, and the best bundle is registered as candidate. The same command resumes an
-    interrupted sweep, and with a larger --trials it extends a finished one. Trials that were running resume from their
-    checkpoints.
+    Weak trials are stopped early, and the best bundle is registered with the alias candidate. The same command resumes
+    an interrupted sweep, and its running trials from their checkpoints; with a larger --trials it extends a finished
+    sweep.
 
     \b
         agggen sweep elements --space predicate-sizes
@@ -47,9 +47,9 @@ def sweep(
     from agggen_platform.sweep.job import Terminated
     from agggen_platform.sweep.job import sweep as run
 
-    budget = {"trials": trials, "concurrent": concurrent}
+    options = {"trials": trials, "concurrent": concurrent}
     settings = load_config(
-        SweepConfig, space, [f"{key}={value}" for key, value in budget.items() if value is not None], SPACES
+        SweepConfig, space, [f"{key}={value}" for key, value in options.items() if value is not None], SPACES
     )
     config = load_config(JobConfig, preset, overrides or ())
     warn_if_temporary(runs, "--runs")
@@ -62,26 +62,26 @@ def sweep(
             overrides=overrides or (),
             model=None if no_register else model,
             show=_show,
-            begin=lambda sweep_name: console.note(f"Sweep {sweep_name}"),
+            on_name=lambda sweep_name: console.note(f"Sweep {sweep_name}"),
         )
     except KeyboardInterrupt as interrupt:
         console.note("Interrupted; the same command resumes with the remaining trials")
         if isinstance(interrupt, Terminated):
-            sys.exit(_TERMINATED)
+            sys.exit(_TERMINATED_STATUS)
         raise
     console.print_table(report.columns, report.rows)
-    if report.ran:
-        console.note(f"{report.ran} trials in {report.seconds / 60:.1f} minutes")
+    if report.trials_run:
+        console.note(f"{report.trials_run} trials in {report.seconds / 60:.1f} minutes")
     else:
         console.note("This sweep is finished; a larger --trials extends it")
     console.note(f"Compare trials: {report.ui_command}")
-    console.say(report.bundle)
+    console.echo(report.bundle)
     if report.version or report.refused:
-        _say_registered(report, model)
+        _note_registered(report, model)
 
 
-def _say_registered(report: SweepReport, model: str) -> None:
-    """Prints the version of the best bundle; raises the registry's error if it was not registered."""
+def _note_registered(report: SweepReport, model: str) -> None:
+    """Prints the version of the best bundle; if it was not registered, raises the registry's error."""
     from agggen_platform.registry.address import CANDIDATE
     from agggen_platform.registry.client import registry_uri
     from agggen_platform.tracking.origin import masked
@@ -90,7 +90,7 @@ def _say_registered(report: SweepReport, model: str) -> None:
     trial = f"Trial {report.best.number}"
     if report.refused:
         command = f"agggen models register {shlex.quote(report.bundle)} --name {model}{where}"
-        console.note(f"{trial} is not registered; later: {command} (with --to s3://... it is copied to a store first)")
+        console.note(f"{trial} is not registered; to retry: {command} (--to s3://... first copies it to a store)")
         raise report.refused
     assert report.version is not None
     state = "registered as" if report.version.new else "already"

@@ -1,4 +1,4 @@
-"""`agggen train`, `adapt` and `distill`: train a model; train a bundle further, on new texts or on generated texts."""
+"""`agggen train`, `adapt` and `distill`: train a model, or continue its training on new or generated texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agggen_platform.job_config import JobConfig
 
 
-@own_data.with_columns()
+@own_data.with_column_options()
 def train(
     source: Annotated[str, Argument(metavar="PRESET|DATA", help="A preset (name, YAML) or data (file, folder).")],
     overrides: Overrides = None,
@@ -25,14 +25,14 @@ def train(
     print_config: PrintConfig = False,
     fresh: Fresh = False,
     preset: Annotated[str | None, Option(help="The preset for DATA (file, folder, corpus). [default: by size]")] = None,
-    columns: own_data.Chosen = own_data.NONE,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
-    """Train a model by a preset and write a bundle.
+    """Train a model with a preset and write a bundle.
 
-    Trains the plain Transformer, then the joint model. The same command resumes an interrupted run; Ctrl-C and SIGTERM
-    save a checkpoint first. Unknown settings are refused, with the nearest valid one. With cluster.workers, workers of
-    a Ray cluster divide each batch, and the model is the same as with one worker.
+    Trains the plain Transformer, then the joint model. Ctrl-C and SIGTERM save a checkpoint, and the same command
+    resumes the run. With cluster.workers, the workers of a Ray cluster divide each batch; the model is the same as with
+    one worker.
 
     \b
         agggen train elements
@@ -58,33 +58,32 @@ def train(
     else:
         config = load_config(JobConfig, source, overrides or ())
     if print_config:
-        console.say(json.dumps(resolved(config), indent=2))
+        console.echo(json.dumps(resolved(config), indent=2))
         console.note(config_hash(run_config_of(config)))
         return
-    _carry_out(config, data_of(config, dataset), source, name, runs, fresh)
+    _run_training(config, data_of(config, dataset), source, name, runs, fresh)
 
 
-@own_data.with_columns()
+@own_data.with_column_options()
 def adapt(
-    bundle: Annotated[str, Argument(metavar="BUNDLE", help="A folder, s3://bucket/prefix, or models:/NAME@ALIAS.")],
+    bundle: Annotated[str, Argument(metavar="BUNDLE", help="The model: a folder, s3://..., or models:/NAME@ALIAS.")],
     source: Annotated[str, Argument(metavar="DATA", help="A file, a folder, or a corpus of the catalogue.")],
     overrides: Overrides = None,
     replay: Annotated[
         str | None,
-        Option(metavar="CORPUS", help="The corpus to replay. [default: that of BUNDLE, if it is on this machine]"),
+        Option(metavar="CORPUS", help="The corpus to replay. [default: BUNDLE's, if it is on this machine]"),
     ] = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The run's name. [default: adapt-DATA-HASH]")] = None,
     fresh: Fresh = False,
-    columns: own_data.Chosen = own_data.NONE,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
     """Continue training a model on new data.
 
-    Writes a new bundle with new words and predicates; sizes and inference settings stay. BUNDLE is not changed. Texts
-    of the old corpus are replayed, so that the model forgets less: as many as new texts, at least 200;
-    training.replay=0.2 makes them a fifth of all texts, 0 turns replay off. The same command resumes an interrupted
-    run.
+    Writes a new bundle with additional words and predicates, and the same sizes and inference settings. Texts of the
+    old corpus are replayed, so that the model forgets less: as many as new texts, at least 200; training.replay=0.2
+    makes them a fifth of all texts, 0 turns replay off. The same command resumes an interrupted run.
 
     \b
         agggen adapt runs/elements-1f2e/bundle films.csv
@@ -97,32 +96,29 @@ def adapt(
 
     data = training_dataset(source, seed=division_seed, **columns)
     config, records = adaptation(JobConfig, bundle, data, replay, overrides or (), note=console.note)
-    _carry_out(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)
+    _run_training(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)
 
 
-@own_data.with_columns()
+@own_data.with_column_options()
 def distill(
-    bundle: Annotated[
-        str, Argument(metavar="BUNDLE", help="The first teacher, whose weights the student starts from.")
-    ],
+    bundle: Annotated[str, Argument(metavar="BUNDLE", help="The first teacher, whose weights initialise the student.")],
     source: Annotated[str, Argument(metavar="DATA", help="A corpus of the catalogue, a folder or a file.")],
     overrides: Overrides = None,
-    teacher: Annotated[list[str] | None, Option(metavar="BUNDLE", help="A further teacher; can be repeated.")] = None,
-    subsets: Annotated[int, Option(min=0, help="Subsets of training records that get texts, too.")] = 5000,
+    teacher: Annotated[list[str] | None, Option(metavar="BUNDLE", help="Another teacher; can be repeated.")] = None,
+    subsets: Annotated[int, Option(min=0, help="Number of subsets of records that get texts, too.")] = 5000,
     actors: Actors = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The run's name. [default: distill-DATA-HASH]")] = None,
     fresh: Fresh = False,
-    columns: own_data.Chosen = own_data.NONE,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
-    """Train a model on texts of trained models.
+    """Train a model (student) on texts of trained models (teachers).
 
-    With such a model (the student), fewer plans suffice and fewer texts have faults. The trained models (teachers)
-    write texts for the records of DATA and for connected subsets of their triples. Of each record's texts that the
-    constrained search would accept, the one most similar to the others is kept. The student continues BUNDLE's training
-    on these texts, which are in RUNS/texts-HASH. Texts of DATA are not used; DATA without texts needs the splits train
-    and dev. The same command resumes an interrupted run.
+    The student needs fewer plans, and fewer of its texts have faults. The teachers write texts for the records of DATA
+    and for connected subsets of their triples. Of each record's texts that the constrained search accepts, the one most
+    similar to the others is kept, in RUNS/texts-HASH. The student continues BUNDLE's training on these texts. Texts of
+    DATA are not used; DATA without texts needs the splits train and dev. The same command resumes an interrupted run.
 
     \b
         agggen distill runs/a/bundle webnlg --teacher runs/b/bundle --teacher runs/c/bundle
@@ -137,7 +133,7 @@ def distill(
     from agggen_platform.job_config import JobConfig
 
     student = load_bundle(bundle_folder(bundle))
-    configuration(JobConfig, bundle, student, "distill", overrides or ())  # reports invalid settings early
+    configuration(JobConfig, bundle, student, "distill", overrides or ())  # raises errors before texts are written
     if actors != 0:
         require("ray")
     models = [open_model(address) for address in (bundle, *(teacher or ()))]
@@ -145,11 +141,11 @@ def distill(
     with shard_progress(lambda now: f"{now.counts.records / now.seconds:,.1f} records/s", lambda now: "") as show:
         texts = distillation.write(runs / distillation.name, actors, show, console.note)
     config, records = adaptation(JobConfig, bundle, texts, None, overrides or (), note=console.note, preset="distill")
-    _carry_out(config, records, f"distill-{Path(source).stem}", name, runs, fresh)
+    _run_training(config, records, f"distill-{Path(source).stem}", name, runs, fresh)
 
 
-def _carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:
-    """Trains, shows progress, and prints the bundle's address. The default `name` of the run is ``LABEL-HASH``."""
+def _run_training(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:
+    """Trains, prints progress and the bundle's address. The default `name` of the run is ``LABEL-HASH``."""
     from agggen.training.progress import ProgressLines
     from agggen_platform.training.job import default_name, train_job
 
@@ -158,17 +154,17 @@ def _carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs
     name = name or default_name(label, config, data)
     console.note(f"Run {name}")
     show = ProgressLines(console.note)
-    done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
+    done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, report=console.note, data=data)
     if done.trained:
         compare = f"; compare runs: {done.ui_command}" if done.ui_command else ""
         console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")
     else:
         console.note("This run is finished; --fresh trains it again")
-    console.say(done.address)
+    console.echo(done.address)
 
 
 def _is_data(source: str) -> bool:
-    """Whether `source` is data (a file, folder or pattern) and not a preset."""
+    """Whether `source` is data (file, folder or pattern) and not a preset."""
     from agggen.config import preset_names
     from agggen.datasets import SUFFIXES
 
@@ -181,7 +177,7 @@ def _is_data(source: str) -> bool:
 
 
 def _has_rows(path: Path) -> bool:
-    """Whether a JSON file is a list, or an object with a list per split; a preset is an object with other values."""
+    """Whether a JSON file is a list, or an object of lists (one per split), which a preset never is."""
     import json
 
     try:

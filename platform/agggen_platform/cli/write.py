@@ -14,7 +14,7 @@ from agggen_platform.cli.records import (
     Device,
     Input,
     Output,
-    Rejected,
+    RejectCollector,
     RunArchives,
     output_lines,
     texts_with_facts,
@@ -30,21 +30,21 @@ Settings = Annotated[
 _PLANNING_SETTINGS = ("plans", "planner", "ablation", "level", "top_p", "seed")
 
 
-@own_data.with_columns(*own_data.TABLE)
+@own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def generate(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     settings: Settings = None,
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
-    plan: Annotated[str | None, Option(help="A plan for every record, followed exactly: '[food] [near area]'.")] = None,
+    plan: Annotated[str | None, Option(help="The plan of all texts, followed exactly: '[food] [near area]'.")] = None,
     complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
-    n_best: Annotated[int, Option(min=1, help="The most texts per record, best first; each has its rank.")] = 1,
-    columns: own_data.Chosen = own_data.NONE,
+    n_best: Annotated[int, Option(min=1, help="Maximum number of texts per record; rank 1 is the best.")] = 1,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     device: Device = "cpu",
 ) -> None:
-    """Write texts for records, by the bundle's settings or others.
+    """Write texts for records.
 
-    Each output line has the text, its plan, log-probabilities, the span and predicates of each fact, whether the text
+    An output line has the text, its plan, log-probabilities, the span and predicates of each fact, whether the text
     states exactly the record's values (fulfilled), its faults, and predicates that are not in the training data
     (unknown_predicates). Invalid records go to OUTPUT.rejects.jsonl.
 
@@ -58,40 +58,40 @@ def generate(
     from agggen.errors import ConfigError
     from agggen.records import Plan
 
-    human = None if plan is None else Plan.parse(plan)
-    if complete and human is None:
+    given_plan = None if plan is None else Plan.parse(plan)
+    if complete and given_plan is None:
         raise ConfigError("--complete needs --plan")
     unused = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
-    if human is not None and unused:
+    if given_plan is not None and unused:
         raise ConfigError(f"{unused[0]} cannot be combined with --plan, which already fixes the facts")
     model = load_model(bundle, device)
     config = model.settings(settings or ())
     generator = model.generator
-    rejected = Rejected(columns)
+    collector = RejectCollector(columns)
     with output_lines(output, input) as file:
-        for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
-            for texts in generator.generate(block, [human] * len(block), complete, n_best, config):
-                rejected.unknown.update(set(texts[0].unknown_predicates))
+        for batch in collector.batches(input, lambda record: generator.planner.check(record, given_plan, complete)):
+            for texts in generator.generate(batch, [given_plan] * len(batch), complete, n_best, config):
+                collector.unknown_predicates.update(set(texts[0].unknown_predicates))
                 for rank, generation in enumerate(texts, start=1):
                     write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
-        rejected.report(output)
+        collector.report(output)
 
 
-@own_data.with_columns(*own_data.TABLE)
+@own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def plan(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     settings: Settings = None,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     k: Annotated[int, Option("-k", min=1, help="Plans per record, best first.")] = 5,
-    columns: own_data.Chosen = own_data.NONE,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     device: Device = "cpu",
 ) -> None:
     """Find the most probable plans of records.
 
-    planner=sample draws plans by their probabilities instead. "search" says how plans were found: "exact" plans are the
-    most probable ones; "beam" plans are the best of a beam search, for records with too many plans, and their
-    probabilities are unknown.
+    planner=sample draws plans by their probabilities instead. "search" in the output is "exact" for the most probable
+    plans, or "beam" for the best plans of a beam search, for records with too many plans; their probabilities are
+    unknown.
 
     \b
         agggen plan BUNDLE -i records.jsonl -k 3
@@ -103,30 +103,29 @@ def plan(
     config = model.settings(settings or ())
     planner = model.generator.planner
     planner.check_level(config.level)
-    rejected = Rejected(columns)
+    collector = RejectCollector(columns)
     with output_lines(output, input) as file:
-        for block in rejected.blocks(input, lambda record: planner.check(record, config=config)):
-            for record, planned in zip(block, planner.plan(block, k, config), strict=True):
-                rejected.unknown.update(set(planner.encoder.unknown(record)))
+        for batch in collector.batches(input, lambda record: planner.check(record, config=config)):
+            for record, planned in zip(batch, planner.plan(batch, k, config), strict=True):
+                collector.unknown_predicates.update(set(planner.encoder.unknown(record)))
                 plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
                 write_line(file, {"id": record.id, "search": planned[0].search, "plans": plans})
-        rejected.report(output)
+        collector.report(output)
 
 
-@own_data.with_columns(*own_data.TABLE)
+@own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def align(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     run_archives: RunArchives = False,
-    columns: own_data.Chosen = own_data.NONE,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     device: Device = "cpu",
 ) -> None:
-    """Find which triples each fact of a text states.
+    """Find the triples that each fact of a text states.
 
-    The texts are the records' references; the alignment is the most probable one (Viterbi). A reference may have its
-    own facts; other texts are segmented as the model's training texts were, or, if those came with facts (corpus), by
-    the shipped tagger.
+    The texts are the records' references; the alignment is the most probable one (Viterbi). References without facts
+    are segmented as the training texts were or, if the training corpus had facts, with the shipped tagger.
 
     \b
         agggen align BUNDLE -i records.jsonl
@@ -142,19 +141,19 @@ def align(
         if not record.references:
             raise RecordError(f"record {record.id!r} has no reference text to align")
 
-    rejected = Rejected(columns)
+    collector = RejectCollector(columns)
     with output_lines(output, input) as file:
-        for block in rejected.blocks(input, check):
-            texts = texts_with_facts(block, segmenter)
+        for batch in collector.batches(input, check):
+            texts = texts_with_facts(batch, segmenter)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
             for (_, number, _), alignment in zip(texts, aligned, strict=True):
                 fields = alignment.as_dict()
                 write_line(file, {"id": fields.pop("id"), "reference": number} | fields)
-        rejected.report(output)
+        collector.report(output)
 
 
 def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
-    """Check a bundle's hashes and describe its content."""
+    """Check the hashes of a bundle and describe its content."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
     from agggen.config import flatten
     from agggen.training.data import bundle_folder
@@ -186,7 +185,7 @@ def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
 
 def adjust(
     bundle: BundleAddress,
-    output: Annotated[Path, Option("--output", "-o", help="The new bundle's folder, which must not exist yet.")],
+    output: Annotated[Path, Option("--output", "-o", help="The new bundle's folder, which must not exist.")],
     settings: Settings = None,
     wordings: Annotated[
         Path | None, Option(metavar="FILE", help='More wordings of values, JSON: {"United_States": ["the States"]}.')
@@ -198,10 +197,10 @@ def adjust(
 ) -> None:
     """Write a bundle with other inference settings.
 
-    The weights stay the same. With --wordings the strict check also accepts these wordings of values, and the model may
-    write them. With --phrases a triple that the model cannot express, such as one with an unknown predicate, is stated
-    by such a sentence instead of a plain clause. The new bundle has its own fingerprint, and lists BUNDLE's fingerprint
-    among its sources.
+    The weights stay the same. With --wordings, the model may write these wordings of values, and the strict check
+    accepts them. With --phrases, a triple that the model cannot express, for example because its predicate is unknown,
+    is stated by such a sentence instead of a plain clause. The new bundle has another fingerprint; its sources include
+    BUNDLE's.
 
     \b
         agggen adjust BUNDLE --wordings wordings.json -o reworded
@@ -218,4 +217,4 @@ def adjust(
         raise ConfigError("nothing to adjust; give settings (level=2), --wordings FILE or --phrases FILE")
     variants = read_wordings(wordings) if wordings else None
     save_bundle(output, adjusted_bundle(bundle_folder(bundle), settings or (), variants, phrases))
-    console.say(str(output))
+    console.echo(str(output))

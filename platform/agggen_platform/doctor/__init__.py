@@ -1,5 +1,5 @@
-"""The checks of `agggen doctor`: whether a job can run on this machine, and how to fix the problems.
+"""The checks of `agggen doctor`: whether a job can run on this machine, and how to fix problems.
 
-Each area has a function that yields findings, in `machine`, `cluster`, `tracking` or `store`; `areas` runs each in a
-child process with a time limit.
+For each area, a function in `machine`, `cluster`, `tracking` or `store` yields findings; `areas` runs each function in
+a child process with a time limit.
 """

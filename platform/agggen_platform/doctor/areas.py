@@ -1,8 +1,8 @@
 """Runs the checks of each area in a child process with a time limit.
 
-A library that crashes, hangs or prints therefore does not affect other areas. The child process is
-``python -m agggen_platform.doctor.areas MODULE:FUNCTION``: it reads the settings as JSON from its standard input, and
-the last line of its standard output is a JSON list of findings.
+A library that crashes, hangs or prints in one area thus does not affect other areas. The child process is ``python -m
+agggen_platform.doctor.areas MODULE:FUNCTION``: it reads the settings as JSON from standard input, and the last line of
+its standard output is a JSON list of findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agggen_platform.doctor.findings import Finding, error
 from agggen_platform.doctor.settings import Settings
 
 Area = StrEnum("Area", "python torch ray mlflow storage data disk")
-AREAS = {  # the function of each area
+AREAS = {  # MODULE:FUNCTION of each area's check
     Area.python: "machine:packages",
     Area.torch: "machine:accelerator",
     Area.ray: "cluster:check",
@@ -31,11 +31,11 @@ AREAS = {  # the function of each area
     Area.data: "machine:data",
     Area.disk: "machine:disk",
 }
-SECONDS = 120.0
+SECONDS = 120.0  # time limit of a check
 
 
 def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:
-    """The findings of the areas (default: all areas), which are checked in parallel."""
+    """The findings of the areas (default: all); all areas are checked in parallel."""
     chosen = [area for area in AREAS if not areas or area in areas]
     with ThreadPoolExecutor(max_workers=len(AREAS)) as pool:
         return dict(zip(chosen, pool.map(lambda area: _in_child(area, settings), chosen), strict=True))

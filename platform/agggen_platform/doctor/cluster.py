@@ -1,4 +1,4 @@
-"""Ray: the token, whether the job's cluster answers, is large enough for the job's workers, and requires a token."""
+"""Ray: the token, and whether the job's cluster answers, is large enough for its workers, and requires a token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen_platform.doctor.settings import Settings
 from agggen_platform.extras import installed
 from agggen_platform.ray_cluster import check_reachable
 
-_SECONDS = 5.0  # to answer an HTTP request
+_TIMEOUT_SECONDS = 5.0  # of an HTTP request
 _USE_TOKEN = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$HOME/.ray/auth_token"
 _MAKE_TOKEN = "ray get-auth-token --generate >/dev/null && chmod 600 $HOME/.ray/auth_token"
 
@@ -27,7 +27,7 @@ def check(settings: Settings) -> Iterator[Finding]:
     elif address is not None:
         yield error("cluster", f"{address} needs Ray, which is not installed", install)
     elif installed("ray"):
-        yield note("cluster", "no address is given: jobs start a local cluster")
+        yield note("cluster", "no address is set: jobs start a local cluster")
     else:
         message = "Ray is not installed: `agggen sweep`, `bulk` and `serve` need it, and training with cluster.workers"
         yield note("cluster", message, install)
@@ -44,16 +44,16 @@ def token(settings: Settings) -> Iterator[Finding]:
     elif source is not None:
         yield ok("token", f"read from {source}")
     elif settings.cluster is None:
-        yield ok("token", "none is set: each local cluster gets a new one")
+        yield ok("token", "no token is set: each local cluster creates its own")
     elif mode == "token":
         yield error("token", "RAY_AUTH_MODE=token, but no token is set for the cluster", _USE_TOKEN)
     else:
-        message = f"no token is set for the cluster at {settings.cluster}; without one it is open to everyone"
+        message = f"no token is set for the cluster at {settings.cluster}; without a token, everyone can run code on it"
         yield warning("token", message, f"{_MAKE_TOKEN} && {_USE_TOKEN}  # here and on every node")
 
 
 def _token_source() -> Path | str | None:
-    """The file, or the name of the environment variable, from which Ray reads its token."""
+    """The file or the environment variable from which Ray reads its token; None if there is neither."""
     if os.environ.get("RAY_AUTH_TOKEN"):
         return "RAY_AUTH_TOKEN"
     if path := os.environ.get("RAY_AUTH_TOKEN_PATH"):
@@ -73,13 +73,13 @@ def _token_file(path: Path) -> Finding:
 
 
 def cluster(address: str, settings: Settings) -> Iterator[Finding]:
-    """Connects to the cluster as a job does."""
+    """Connects to the cluster in the same way as a job."""
     import ray
 
     try:
         check_reachable(address)
         context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except Exception as failure:  # Ray raises many types, among them a bare Exception
+    except Exception as failure:  # Ray raises many types, including Exception itself
         message = _reason(failure)
         yield error("cluster", f"no connection to {address}: {message}", remedy(message, address))
         return
@@ -104,11 +104,11 @@ def remedy(message: str, address: str) -> str:
     if "authenti" in message or "token" in message:
         return f"{_USE_TOKEN}  # the token of the cluster's nodes"
     if "version mismatch" in message:
-        return "pip install ray==VERSION  # the versions of Ray and Python on the nodes; or use `ray job submit`"
+        return "pip install ray==VERSION  # and Python, in the versions of the nodes; or use `ray job submit`"
     if address == "auto":
-        return "ray start --head --port=6379  # or the address of the head: cluster.address=HOST:6379"
+        return "ray start --head --port=6379  # or set the address of the head: cluster.address=HOST:6379"
     host_and_port = address.rpartition("://")[2].replace(":", " ")
-    return f"nc -vz {host_and_port}  # is the head running, and does a firewall or network policy let you in?"
+    return f"nc -vz {host_and_port}  # does the head run, and does a firewall or network policy allow the connection?"
 
 
 def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
         ("GPU", settings.gpus_per_worker, gpus),
     ):
         requested, key = settings.workers * per_worker, f"cluster.{unit.lower()}s_per_worker"
-        message = f"the job's {settings.workers} workers need {requested:g} {unit}s, and the cluster has {available:g}"
+        message = f"the job's {settings.workers} workers need {requested:g} {unit}s, but the cluster has {available:g}"
         if requested > available and settings.autoscaling:
             yield note("room", f"{message} until it grows")
         elif requested > available:
@@ -125,16 +125,16 @@ def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
 
 
 def dashboard(url: str) -> Finding:
-    """Whether the dashboard, whose jobs API runs any code, answers without a token."""
+    """Whether the dashboard, whose jobs API can run any code, answers without a token."""
     try:
-        status = build_opener(ProxyHandler({})).open(f"{url}/api/version", timeout=_SECONDS).status
+        status = build_opener(ProxyHandler({})).open(f"{url}/api/version", timeout=_TIMEOUT_SECONDS).status
     except HTTPError as refused:
         status = refused.code
     except OSError as failure:
-        return note("dashboard", f"{url} cannot be reached from here: {failure}")
+        return note("dashboard", f"{url} cannot be reached from this machine: {failure}")
     if status in (401, 403):
-        return ok("dashboard", f"{url} asks for a token")
-    message = f"{url} asks for no token: anyone who can reach it can run code on the cluster"
-    start = f"{_MAKE_TOKEN} && {_USE_TOKEN}  # on every node, then restart the cluster"
-    only_here = url.startswith(("http://127.", "http://localhost:"))
-    return (warning if only_here else error)("dashboard", message, start)
+        return ok("dashboard", f"{url} requires a token")
+    message = f"{url} requires no token: anyone who can reach it can run code on the cluster"
+    restart = f"{_MAKE_TOKEN} && {_USE_TOKEN}  # on every node, then restart the cluster"
+    only_local = url.startswith(("http://127.", "http://localhost:"))
+    return (warning if only_local else error)("dashboard", message, restart)

@@ -1,4 +1,4 @@
-"""Findings of checks: what was checked, the severity, and the remedy."""
+"""Findings of checks: level, subject, message and remedy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from functools import partial
 from typing import Literal
 
 Level = Literal["ok", "note", "warning", "error"]
-"""note: optional; warning: a job runs, but slower or less securely than it should; error: a job fails, or others can
-run code on the cluster."""
-_SHORTEST_SECRET = 6  # a shorter value would mask ordinary words
+"""note: optional; warning: jobs are slow or insecure; error: jobs fail, or others can run code on the cluster."""
+_MIN_SECRET_LENGTH = 6  # masking shorter values would also mask ordinary words
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,14 @@ warning, error = partial(Finding, "warning"), partial(Finding, "error")
 
 
 def without_secrets(text: str) -> str:
-    """Masks credentials in addresses and the values of environment variables that hold secrets.
+    """Masks credentials in addresses, and the values of secret environment variables.
 
-    Findings quote messages of servers and libraries, which may contain such secrets.
+    Findings quote messages of servers and libraries, which may contain both.
     """
     from agggen_platform.tracking.origin import is_secret, masked
 
-    variables = os.environ.keys() - {"PWD"}  # the working directory, not a password
+    variables = os.environ.keys() - {"PWD"}  # the working directory, though its name looks like that of a password
     values = {os.environ[name] for name in variables if is_secret(name)}
-    secrets = sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+    secrets = sorted((value for value in values if len(value) >= _MIN_SECRET_LENGTH), key=len, reverse=True)
     text = masked(text)
     return re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text

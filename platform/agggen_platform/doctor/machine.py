@@ -22,19 +22,19 @@ from agggen_platform.storage.errors import nearest_existing
 if TYPE_CHECKING:
     from agggen.corpora.catalogue import Corpus
 
-_REINSTALL = "pip install --force-reinstall torch  # the build for this machine's CUDA: compare with nvidia-smi"
-_NEEDED = 1 << 30  # free bytes that a run needs: its bundle, three checkpoints and its log
-_COMFORTABLE = 5 << 30  # fewer free bytes cause a warning
+_REINSTALL = "pip install --force-reinstall torch  # in the build for this machine's CUDA, which nvidia-smi shows"
+_MIN_FREE_BYTES = 1 << 30  # for a run: its bundle, three checkpoints and its log
+_LOW_FREE_BYTES = 5 << 30  # fewer cause a warning
 _RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold; on a fuller disk, Ray creates no objects
 
 
 def packages(_: Settings) -> Iterator[Finding]:
-    """Whether the installed packages are in the version ranges that agggen declares."""
+    """Whether the versions of installed packages are in the ranges that agggen declares."""
     yield ok("version", f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}")
     try:
         requirements = [Requirement(line) for line in requires("agggen") or ()]
     except PackageNotFoundError:
-        yield note("packages", "agggen is run from its sources: versions are not checked", "pip install -e .")
+        yield note("packages", "agggen runs from its sources, so versions are not checked", "pip install -e .")
         return
     unmet = [requirement for requirement in requirements if not _is_met(requirement)]
     for requirement in unmet:
@@ -42,11 +42,11 @@ def packages(_: Settings) -> Iterator[Finding]:
         state = "it is not installed" if installed is None else f"{installed} is installed"
         yield error("packages", f"agggen needs {needed}, but {state}", f"pip install '{needed}'")
     if not unmet:
-        yield ok("packages", f"agggen {version('agggen')}, and the versions of its packages are in range")
+        yield ok("packages", f"agggen {version('agggen')}, and all its packages are in their version ranges")
 
 
 def _is_met(requirement: Requirement) -> bool:
-    """Whether a package is installed in a version in range; packages of extras or for other platforms may be absent."""
+    """Whether the installed version is in range; packages of extras and of other platforms may be missing."""
     installed = _installed_version(requirement.name)
     if installed is None:
         return requirement.marker is not None
@@ -73,10 +73,10 @@ def accelerator(settings: Settings) -> Iterator[Finding]:
         names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
         yield ok("GPU", f"{len(names)}: {', '.join(names)}")
     elif requested:
-        remedy = "training.device=cpu cluster.gpus_per_worker=0  # or the build for nvidia-smi's CUDA"
-        yield error("GPU", f"the job requests a GPU, and torch ({build}) can use none here", remedy)
+        remedy = "training.device=cpu cluster.gpus_per_worker=0  # or install torch for the CUDA that nvidia-smi shows"
+        yield error("GPU", f"the job requests a GPU, but torch ({build}) finds none on this machine", remedy)
     elif shutil.which("nvidia-smi"):
-        yield warning("GPU", f"this machine has an NVIDIA driver, but torch ({build}) can use no GPU", _REINSTALL)
+        yield warning("GPU", f"this machine has an NVIDIA driver, but torch ({build}) finds no GPU", _REINSTALL)
     else:
         yield note("GPU", "none: models run on the CPU")
 
@@ -92,7 +92,7 @@ def data(settings: Settings) -> Iterator[Finding]:
     for known in list_corpora():
         yield _corpus(known, needed=known.name == settings.corpus)
     corpus = settings.corpus
-    # Neither a pattern such as my/{train,dev}.jsonl nor an address of a store is checked.
+    # Patterns such as my/{train,dev}.jsonl and addresses of stores are not checked.
     if corpus is not None and not ("{" in corpus or "://" in corpus or Path(corpus).exists()):
         try:
             get_corpus(corpus)
@@ -110,8 +110,8 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
     folder = data_home() / corpus.folder
     fetch = f"agggen corpora fetch {corpus.name}"
     if not folder.is_dir():
-        get = f"copy {corpus.copied_from} to {folder}" if corpus.copied_from else fetch
-        return (error if needed else note)(corpus.name, f"not in {data_home()}", get)
+        remedy = f"copy {corpus.copied_from} to {folder}" if corpus.copied_from else fetch
+        return (error if needed else note)(corpus.name, f"not in {data_home()}", remedy)
     files = read_manifest(corpus.name)
     wrong = [
         file.path
@@ -128,11 +128,11 @@ def disk(settings: Settings) -> Iterator[Finding]:
     yield _folder("runs", Path(settings.runs), "agggen train PRESET --runs FOLDER")
     temporary = Path(tempfile.gettempdir())
     yield _folder("temporary files", temporary, "export TMPDIR=FOLDER")
-    yield _ray(Path(os.environ.get("RAY_TMPDIR") or temporary))
+    yield _ray_disk(Path(os.environ.get("RAY_TMPDIR") or temporary))
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no file can be created in `folder` or its nearest existing parent; None if a file can be created."""
+    """The reason why `folder`, or its nearest existing parent, is not writable; None if it is."""
     try:
         with tempfile.TemporaryFile(dir=nearest_existing(folder)) as file:
             file.write(b"agggen")
@@ -142,21 +142,21 @@ def unwritable(folder: Path) -> str | None:
     return None
 
 
-def _folder(subject: str, folder: Path, choose: str) -> Finding:
+def _folder(subject: str, folder: Path, remedy: str) -> Finding:
     if problem := unwritable(folder):
-        return error(subject, f"{folder} cannot be written to: {problem}", choose)
+        return error(subject, f"{folder} cannot be written to: {problem}", remedy)
     free = shutil.disk_usage(nearest_existing(folder)).free
     message = f"{folder} can be written to; {free / 2**30:,.1f} GiB are free"
-    remedy = f"du -xsh {nearest_existing(folder)}/* | sort -h | tail  # or {choose}"
-    if free < _NEEDED:
-        return error(subject, f"{message}, and a run needs up to {_NEEDED / 2**30:g}", remedy)
-    return warning(subject, message, remedy) if free < _COMFORTABLE else ok(subject, message)
+    remedy = f"du -xsh {nearest_existing(folder)}/* | sort -h | tail  # or {remedy}"
+    if free < _MIN_FREE_BYTES:
+        return error(subject, f"{message}, and a run needs up to {_MIN_FREE_BYTES / 2**30:g}", remedy)
+    return warning(subject, message, remedy) if free < _LOW_FREE_BYTES else ok(subject, message)
 
 
-def _ray(folder: Path) -> Finding:
+def _ray_disk(folder: Path) -> Finding:
     usage = shutil.disk_usage(nearest_existing(folder))
     share = 1 - usage.free / usage.total
-    message = f"the disk of Ray's files, {folder}, is {share:.0%} full"
+    message = f"the disk of {folder}, for Ray's files, is {share:.0%} full"
     if share < _RAY_LIMIT:
         return ok("ray", message)
     remedy = f"du -sh {folder}/ray/session_* | sort -h  # sessions of ended clusters can be deleted"

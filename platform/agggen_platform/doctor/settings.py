@@ -11,7 +11,7 @@ _CLUSTER_KEYS = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "au
 
 @dataclass(frozen=True)
 class Settings:
-    """The parts of a `JobConfig` to check; serialisable as JSON."""
+    """The settings of a `JobConfig` that are checked; serialisable as JSON."""
 
     runs: str = "runs"
     address: str | None = None  # a Ray cluster; None: RAY_ADDRESS, else jobs start a local cluster
@@ -38,9 +38,9 @@ class Settings:
 
 
 def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Settings:
-    """The settings that ``agggen train PRESET OVERRIDES`` would use; raises ConfigError if one does not exist.
+    """The settings of ``agggen train PRESET OVERRIDES``; raises ConfigError if the preset or a key does not exist.
 
-    Without a preset or overrides no configuration is read, because that imports torch, which may be broken.
+    Without preset and overrides no configuration is read, because this imports torch, which may be broken.
     """
     if not preset and not overrides:
         return Settings(runs)

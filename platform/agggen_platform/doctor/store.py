@@ -1,4 +1,4 @@
-"""The store for checkpoints, bundles and texts: a small object is written, read, listed and deleted again."""
+"""The store of checkpoints, bundles and texts: writes, reads, lists and deletes a small object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLICY = Policy(attempts=2, seconds=5.0, connect_timeout=3.0, read_timeout=4.0)
 
 def check(settings: Settings) -> Iterator[Finding]:
     if settings.storage is None and settings.distributed:
-        message = f"no storage.url: checkpoints go to {settings.runs} on each node, which the other nodes cannot read"
+        message = f"no storage.url: each node writes checkpoints to its own {settings.runs}, unreadable for the others"
         yield warning("storage", message, "storage.url=s3://BUCKET/PREFIX  # or a folder that all nodes share")
     elif settings.storage is None:
         yield note("storage", f"no storage.url: checkpoints and bundles are written to {settings.runs}")
@@ -26,7 +26,7 @@ def check(settings: Settings) -> Iterator[Finding]:
         try:
             yield from _store(Folder(settings.storage, _POLICY))
         except ConfigError as failure:
-            remedy = "storage.url=s3://BUCKET/PREFIX  # and AWS_ENDPOINT_URL=http://HOST:PORT for other stores than AWS"
+            remedy = "storage.url=s3://BUCKET/PREFIX  # and AWS_ENDPOINT_URL=http://HOST:PORT, unless the store is AWS"
             yield error("address", str(failure), remedy if installed("boto3") else "pip install 'agggen[ray]'")
 
 
@@ -46,9 +46,9 @@ def _store(folder: Folder) -> Iterator[Finding]:
             yield error(step, f"{failure}{leftover}", _remedy(str(failure), folder.address))
             return
         if step == "get" and result != content:
-            message = f"{folder}: the object that was read back differs from the one that was written"
-            yield error("get", message, f"aws s3 ls {folder}/  # is a cache or another store in between?")
-    shared = "" if folder.local is None else "; other nodes must see the same folder, which cannot be checked from here"
+            message = f"{folder}: the object that was read differs from the one that was written"
+            yield error("get", message, f"aws s3 ls {folder}/  # is there a cache or another store in between?")
+    shared = "" if folder.local is None else "; whether other nodes share this folder is not checked"
     yield ok("objects", f"{folder}: objects can be put, read, listed and deleted{shared}")
 
 

@@ -1,4 +1,4 @@
-"""MLflow: whether runs can be logged and the model registry read."""
+"""MLflow: whether runs can be logged, and whether the model registry can be read."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def check(settings: Settings) -> Iterator[Finding]:
     yield from server(registry_uri(settings.tracking, runs), "registry", _read_registry)
 
 
-def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
-    """Connects to MLflow at `uri` and calls `use` with the client; `use` returns the end of the finding's message."""
+def server(uri: str, subject: str, check_access: Any) -> Iterator[Finding]:
+    """Connects to MLflow at `uri`; `check_access` gets the client and returns the end of the finding's message."""
     shown = without_credentials(uri)
     file = sqlite_file(uri)
     if file and not file.exists():
@@ -45,7 +45,7 @@ def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        yield ok(subject, f"{shown} {use(connect(uri))}")
+        yield ok(subject, f"{shown} {check_access(connect(uri))}")
     except (RegistryError, MlflowException, SQLAlchemyError) as failure:
         cause = failure.__cause__ if isinstance(failure, RegistryError) and failure.__cause__ else failure
         message = masked(" ".join(str(cause).split())[:500])
@@ -53,7 +53,7 @@ def server(uri: str, subject: str, use: Any) -> Iterator[Finding]:
 
 
 def _write(client: Any, name: str) -> str:
-    """Sets a tag of the experiment, which needs the permission to log a run; raises MlflowException if that fails."""
+    """Sets a tag of the experiment, which needs the same permission as logging a run; raises MlflowException."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
@@ -82,7 +82,7 @@ def remedy(message: str, uri: str) -> str:
     if "was deleted" in text:
         return "mlflow experiments restore --experiment-id ID  # or tracking.experiment=NAME"
     if "out-of-date" in text:
-        return f"mlflow db upgrade {shown}  # after a backup; if MLflow here is the older one, upgrade it instead"
+        return f"mlflow db upgrade {shown}  # after a backup; or upgrade MLflow on this machine, if it is the older one"
     if uri.startswith(("http://", "https://")):
-        return f"curl -sS --max-time 5 {shown}/health  # says OK where MLflow answers"
+        return f"curl -sS --max-time 5 {shown}/health  # MLflow answers OK"
     return "export MLFLOW_TRACKING_URI=http://HOST:5000  # or a database or sqlite:///FILE that this user can write to"

@@ -1,10 +1,10 @@
 """The model registry: bundles as versions of a model in MLflow, and aliases of versions.
 
-register("runs/elements-1/bundle")        makes the bundle a version of the model `agggen`, and its candidate
+register("runs/elements-1/bundle")        adds a version of the model `agggen`, with the alias candidate
 record("models:/agggen@candidate", DIR)   adds the scores of the report that `agggen evaluate -o DIR` wrote
-promote("agggen", "3")                    checks version 3, then makes it the champion
-rollback("agggen")                        makes the previous champion the champion again
-resolve("models:/agggen@champion")        returns the address of the champion's bundle
+promote("agggen", "3")                    checks version 3, and gives it the alias champion
+rollback("agggen")                        gives the alias champion back to the previous version
+resolve("models:/agggen@champion")        returns the address of its bundle
 """
 
 from agggen_platform.registry.address import RegistryError, is_model_address, parse_address

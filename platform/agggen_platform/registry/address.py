@@ -16,14 +16,14 @@ _ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
 
 
 class RegistryError(AggGenError):
-    """A version or alias does not exist, or the registry refuses a change or cannot be reached."""
+    """A version or alias does not exist, or the registry cannot be reached or refuses a change."""
 
     exit_code = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAddress:
-    """A version of a registered model, by its number or by an alias; exactly one of the two is set."""
+    """A version of a registered model, by its number or by an alias; the other of the two is empty."""
 
     name: str
     version: str = ""
@@ -38,7 +38,7 @@ def is_model_address(address: str) -> bool:
 
 
 def parse_address(address: str) -> ModelAddress:
-    """Parses an address, in which ``models:/`` may be left out; raises RegistryError if it is invalid."""
+    """Parses an address, with or without ``models:/``; raises RegistryError if it is invalid."""
     text = address.removeprefix(SCHEME)
     name, at, alias = text.partition("@")
     if at:
@@ -49,14 +49,14 @@ def parse_address(address: str) -> ModelAddress:
     return ModelAddress(check_name(name), version=version)
 
 
-def is_name(name: str) -> bool:
-    """Whether `name` consists of letters, digits, ``_``, ``-`` and ``.``; names in MLflow may have other characters."""
+def is_valid_name(name: str) -> bool:
+    """Whether `name` consists of letters, digits, ``_``, ``-`` and ``.``; MLflow allows more characters."""
     return _NAME.fullmatch(name) is not None
 
 
 def check_name(name: str) -> str:
-    """`name`; raises RegistryError unless `is_name`."""
-    if not is_name(name):
+    """Returns `name`; raises RegistryError if it is not valid."""
+    if not is_valid_name(name):
         raise RegistryError(
             f"a model's name consists of letters, digits, '_', '-' and '.', as in agggen-2; not {name!r}"
         )
@@ -64,7 +64,7 @@ def check_name(name: str) -> str:
 
 
 def check_alias(alias: str) -> str:
-    """`alias`; raises RegistryError if it is not a lower-case word, or looks like a version (``v2``, ``latest``)."""
+    """Returns `alias`; raises RegistryError if it is not a lower-case word, or if MLflow reserves it."""
     if not _ALIAS.fullmatch(alias):
         raise RegistryError(
             "an alias is a lower-case word such as champion (letters, digits, '_', '-'; at most 63), and neither "

@@ -1,4 +1,4 @@
-"""Checks bundles for the registry: complete, without other files, loadable, able to generate text."""
+"""Checks bundles for the registry: they must be complete, without other files, loadable, and able to generate text."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from agggen_platform.storage.verified import matches
 def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, str]:
     """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``; also returns its fingerprint.
 
-    Files that do not belong to a bundle are refused without reading them. Weights are read as safetensors, never as a
-    pickle, so a bundle cannot run code.
+    Other files than a bundle's are refused unread, and weights are read as safetensors, so no code can be run.
 
     Raises:
-        BundleError: the bundle is missing, incomplete or changed, has another fingerprint than `expected`, or contains
-            files that do not belong to a bundle.
+        BundleError: the bundle is missing, incomplete or changed, its fingerprint is not `expected`, or its folder
+            contains other files.
         StorageError: the store refused access or did not answer.
     """
     folder = Folder(address)
@@ -41,10 +40,10 @@ def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, s
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
-    """The local path of the verified bundle at `address`, and its fingerprint; for errors see `admit`."""
+    """The local path of the verified bundle at `address`, and its fingerprint; raises as `admit` does."""
     path = get_bundle(address)
     actual = fingerprint(path)
-    if expected is not None and actual != expected:
+    if expected not in (None, actual):
         raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected}")
     return path, actual
 
@@ -53,30 +52,28 @@ def _check_names(folder: Folder) -> None:
     names = folder.names()
     if not names:
         raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its path")
-    own = files_of(dict.fromkeys(names))
-    if foreign := sorted(set(names) - {*own, MANIFEST}):
-        raise BundleError(
-            f"{folder.at(foreign[0])} is not part of a bundle ({', '.join(own)}, {MANIFEST}); it is refused"
-        )
+    allowed = (*files_of(dict.fromkeys(names)), MANIFEST)
+    if foreign := sorted(set(names) - {*allowed}):
+        raise BundleError(f"{folder.at(foreign[0])} is not part of a bundle ({', '.join(allowed)}); remove it")
 
 
 def _check_stored(folder: Folder, path: Path) -> None:
-    """Compares the files in the store with the cached copy at `path`, which may be older."""
+    """Compares the store's files with the manifest of the cached copy at `path`, which may be older."""
     if folder.read(MANIFEST) != (path / MANIFEST).read_bytes():
         raise BundleError(f"{folder.at(MANIFEST)} changed while it was read; try again")
     for name, expected in json.loads((path / MANIFEST).read_text(encoding="utf-8")).items():
         if not matches(folder, name, expected["bytes"], expected["sha256"]):
-            raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
+            raise BundleError(f"{folder.at(name)} differs from the manifest in its size or SHA-256")
 
 
-def smoke(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
-    """Smoke test: generates texts for two records on `device` (or has the critic judge a text); returns the faults.
+def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
+    """Generates texts for two records on `device`, or has the critic judge a text; returns the faults, in words.
 
     The records are a chemical element, and one with the bundle's own predicates. Texts are also generated with
     ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
     """
     if isinstance(bundle, Critic):
-        return _fault_of_critic(bundle)
+        return _critic_faults(bundle)
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
     faults = []
@@ -91,14 +88,14 @@ def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str
     try:
         (written,) = generator.generate([record], config=config)[0]
         resolve_plan(record, written.plan)
-    except Exception as error:  # every error is a fault
+    except Exception as error:  # any error is a fault
         return f"{where} failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if not written.text.strip():
         return f"{where} gave an empty text"
-    return None if math.isfinite(written.score) else f"{where} gave a text whose score is {written.score}"
+    return None if math.isfinite(written.score) else f"{where} gave a text with the score {written.score}"
 
 
-def _fault_of_critic(critic: Critic) -> list[str]:
+def _critic_faults(critic: Critic) -> list[str]:
     record = next(iter(elements_records("dev")))
     (judgement,) = critic.judge([record], [record.references[0].text])
     scores = judgement.coverage, judgement.correctness
@@ -107,6 +104,6 @@ def _fault_of_critic(critic: Critic) -> list[str]:
 
 def _smoke_records(bundle: Bundle) -> list[Record]:
     element = next(record for record in elements_records("dev") if len(record.triples) == 3)
-    known = islice((name for name in bundle.encoder.predicates if not name.startswith("[")), 3)
-    own = Record("smoke", tuple(Triple("Oda Lind", name, f"value {n}") for n, name in enumerate(known, start=1)))
-    return [element, own] if own.triples else [element]
+    predicates = islice((name for name in bundle.encoder.predicates if not name.startswith("[")), 3)
+    triples = tuple(Triple("Oda Lind", name, f"value {n}") for n, name in enumerate(predicates, start=1))
+    return [element, Record("smoke", triples)] if triples else [element]

@@ -1,4 +1,4 @@
-"""Connects to the MLflow model registry; raises an error within seconds if it does not answer."""
+"""Connects to the MLflow model registry; if it does not answer, raises an error within seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agggen_platform.tracking.tracker import default_uri
 
 _SQLITE = "sqlite:///"
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
-_PATIENCE = 5.0  # seconds to wait until a database server accepts a connection
+_CONNECT_SECONDS = 5.0  # timeout of a connection to a database server
 
 
 def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
@@ -26,9 +26,9 @@ def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
 
 
 def connect(uri: str, create: bool = False) -> Any:
-    """An ``MlflowClient`` of the registry at `uri`; raises RegistryError if there is none or it does not answer.
+    """An ``MlflowClient`` of the registry at `uri`; raises RegistryError if it does not exist or answer.
 
-    `create`: creates a missing SQLite file, which takes seconds.
+    `create`: create a missing SQLite file, which takes seconds.
     """
     require("mlflow")
     if uri.startswith("sqlite:"):
@@ -54,10 +54,10 @@ def registry_errors(uri: str) -> Iterator[None]:
 
 
 def _check_file(uri: str, create: bool) -> None:
-    """Checks that an SQLite registry is a database, because MLflow would retry for an hour if it is not."""
+    """Checks that the file is an SQLite database; otherwise MLflow would retry for an hour."""
     path = sqlite_file(uri)
     if path is None:
-        raise RegistryError(f"{uri!r} is not a registry: write {_SQLITE}FILE")
+        raise RegistryError(f"{uri!r} is not a registry: use {_SQLITE}FILE")
     if not path.exists():
         if create:
             return
@@ -75,7 +75,7 @@ def _check_file(uri: str, create: bool) -> None:
 
 
 def _check_server(uri: str) -> None:
-    """Checks that a database server accepts connections, because MLflow would retry for an hour if it is down."""
+    """Checks that a database server accepts connections; otherwise MLflow would retry for an hour."""
     from sqlalchemy.engine import make_url  # MLflow's parser: a password may contain / ? and #
     from sqlalchemy.exc import ArgumentError
 
@@ -88,6 +88,6 @@ def _check_server(uri: str) -> None:
             f"{masked(uri)!r} is not a registry: use http(s)://, {'://, '.join(_PORTS)}:// or {_SQLITE}FILE"
         )
     try:
-        socket.create_connection((url.host, url.port or _PORTS[kind]), _PATIENCE).close()
+        socket.create_connection((url.host, url.port or _PORTS[kind]), _CONNECT_SECONDS).close()
     except OSError as error:
         raise RegistryError(f"the registry {masked(uri)} cannot be reached: {error.strerror or error}") from error

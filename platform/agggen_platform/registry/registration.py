@@ -30,19 +30,19 @@ def register(
     *,
     uri: str | None = None,
 ) -> Version:
-    """Registers the bundle or critic at `bundle_address` as a version of the model `name`, and makes it the candidate.
+    """Registers the bundle or critic at `bundle_address` as a version of the model `name`, with the alias candidate.
 
-    If the bundle is already registered, and the version's address is `bundle_address` or still has the bundle, this
-    version is returned, and the candidate does not change. `Version.new` shows whether a version was created.
+    If a version at `bundle_address`, or at another address that still contains the bundle, is registered already, it
+    is returned instead, and the alias does not change; `Version.new` is then False.
 
     Args:
         bundle_address: a folder or ``s3://...``.
-        metrics: further metrics to store with the version.
-        tags: further tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
-        uri: see `registry_uri`.
+        metrics: metrics to store with the version, in addition to the bundle's.
+        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
+        uri: the registry's URI. Default: `registry_uri`.
 
     Raises:
-        BundleError: the bundle cannot be loaded, or its folder has files that do not belong to a bundle.
+        BundleError: the bundle cannot be loaded, or its folder has other files.
         RegistryError: the registry cannot be reached, or refuses the version.
     """
     check_name(name)
@@ -50,26 +50,26 @@ def register(
     uri = registry_uri(uri)
     if not accepts(uri, address):
         raise RegistryError(
-            f"the registry {masked(uri)} accepts no folder of this machine ({address}), which other machines cannot "
-            "read; copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
+            f"the registry {masked(uri)} accepts no folder of this machine ({address}), which others cannot read; "
+            "copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
     bundle, actual = admit(address)
     registry = Registry(uri, create=True)
-    existing = _known(registry, name, actual, address)
-    described = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: actual}
-    version = existing or registry.add_version(name, address, {key: tag for key, tag in described.items() if tag})
+    existing = _existing_version(registry, name, actual, address)
+    all_tags = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: actual}
+    version = existing or registry.add_version(name, address, {key: tag for key, tag in all_tags.items() if tag})
     if existing is None:
         registry.set_alias(name, CANDIDATE, version.number)
     return replace(registry.version(parse_address(str(version))), new=existing is None)
 
 
 def accepts(uri: str, address: str) -> bool:
-    """Whether the registry at `uri` accepts a bundle at `address`: an MLflow server accepts no local folder."""
+    """Whether the registry at `uri` accepts the bundle address; an MLflow server does not accept local folders."""
     return not (uri.startswith(("http://", "https://")) and Folder(address).local is not None)
 
 
 def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluation:
-    """Stores the scores of a report with the version `model`; see `parse_address` and `read_evaluation`.
+    """Stores the scores of a report with the version `model`, an address; see `read_evaluation`.
 
     Raises:
         RegistryError: there is no such version.
@@ -84,37 +84,34 @@ def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluat
 
 
 def resolve(address: str, *, uri: str | None = None) -> str:
-    """The address of the bundle of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``; RegistryError if none exists."""
+    """The address of the bundle of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``; raises RegistryError."""
     return Registry(uri).version(parse_address(address)).source
 
 
-def _known(registry: Registry, name: str, expected: str, address: str) -> Version | None:
-    """The registered version of this bundle, if its source is `address` or still holds the unchanged bundle."""
-    if name not in registry.names():
-        return None
-    versions = registry.versions(name, expected)
-    return next(
-        (version for version in versions if version.source == address or _is_at(version.source, expected)), None
-    )
+def _existing_version(registry: Registry, name: str, digest: str, address: str) -> Version | None:
+    """The version of the bundle with the fingerprint `digest` whose source is `address` or contains the bundle."""
+    versions = registry.versions(name, digest) if name in registry.names() else []
+    usable = (version for version in versions if version.source == address or _contains(version.source, digest))
+    return next(usable, None)
 
 
-def _is_at(address: str, expected: str) -> bool:
+def _contains(address: str, digest: str) -> bool:
     try:
-        return fingerprint(get_bundle(address)) == expected
-    except AggGenError:  # it was deleted or modified, so its version is unusable
+        return fingerprint(get_bundle(address)) == digest
+    except AggGenError:  # the bundle was deleted or modified
         return False
 
 
 def _tags_of(bundle: Bundle | Critic, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
-    described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
-    described[RUN] = run_of(address)
+    tags = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
+    tags[RUN] = run_of(address)
     for source, value in bundle.sources.items():
-        described[mlflow_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
-    numbers = {**bundle.metrics, **metrics}
-    return described | {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
+        tags[mlflow_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
+    all_metrics = {**bundle.metrics, **metrics}
+    return tags | {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in all_metrics.items()}
 
 
 def run_of(address: str) -> str:
-    """The name of the run that wrote the bundle, if its address is ``RUNS/NAME/bundle``; else empty."""
-    *_, run, last = ("", "", *address.rstrip("/").split("/"))
-    return run if last == "bundle" else ""
+    """The run's name in a bundle address ``RUNS/NAME/bundle``; empty for other addresses."""
+    *_, run, folder = ("", "", *address.rstrip("/").split("/"))
+    return run if folder == "bundle" else ""

@@ -9,19 +9,19 @@ from textwrap import shorten
 from typing import Any
 
 from agggen.errors import hint
-from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name, is_name
+from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name, is_valid_name
 from agggen_platform.registry.client import connect, registry_errors, registry_uri
 
 FINGERPRINT = "bundle.fingerprint"
 CONFIG_HASH = "bundle.config_hash"
 RUN = "bundle.run"
-DATA = "data."  # prefix of a corpus and split; the value is their fingerprint
-METRIC = "metric."  # prefix of a metric's name
-EVALUATION = "evaluation."
+DATA = "data."  # followed by CORPUS/SPLIT; the value is the fingerprint
+METRIC = "metric."  # followed by the metric's name
+EVALUATION = "evaluation."  # followed by a hash: `Evaluation.key`
 
-_MOVES = "moves."  # prefix of an alias
-_MOVES_LENGTH = 5000  # characters of a model's tag in MLflow's database
-_NOTE_LENGTH = 240
+_MOVES = "moves."  # followed by the alias; a tag of the model
+_MOVES_LENGTH = 5000  # MLflow's limit for a model's tag, in characters
+_NOTE_LENGTH = 240  # characters
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Version:
         return self.tags.get(FINGERPRINT, "")
 
     def tagged(self, prefix: str) -> dict[str, str]:
-        """The tags that begin with `prefix`, without it."""
+        """The tags whose keys begin with `prefix`; the prefix is removed from the keys."""
         return {key.removeprefix(prefix): value for key, value in sorted(self.tags.items()) if key.startswith(prefix)}
 
     def __str__(self) -> str:
@@ -51,13 +51,13 @@ class Version:
 class Move:
     """The move of an alias from one version to another."""
 
-    at: str
+    at: str  # time in UTC; empty if not agggen moved it
     from_version: str | None
     to_version: str | None
-    back: bool = False
-    forced: bool = False  # whether the metric gate was skipped
-    gate: str = ""  # the note of the metric gate
-    done: bool = False  # whether the alias was moved: a move is recorded before and again after it is made
+    back: bool = False  # whether it is a rollback
+    forced: bool = False  # whether the metric gate was overruled
+    gate: str = ""  # the reason that the metric gate gave
+    done: bool = False  # whether the alias was moved: a move is recorded before it is made, and again afterwards
 
     def __str__(self) -> str:
         how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
@@ -68,24 +68,25 @@ class Registry:
     """The registered models at one URI. Every call may raise `RegistryError`."""
 
     def __init__(self, uri: str | None = None, create: bool = False) -> None:
-        """`uri`: see `registry_uri`. `create`: create a missing SQLite file."""
+        """`uri`: default `registry_uri`. `create`: create a missing SQLite file."""
         self.uri = registry_uri(uri)
         self._client = connect(self.uri, create)
 
     def names(self) -> list[str]:
-        """The models that an address can name; other programs may have registered models with other names."""
+        """The sorted names of models, except invalid ones (`is_valid_name`) that other programs registered."""
         with registry_errors(self.uri):
-            return sorted(filter(is_name, (model.name for model in _all(self._client.search_registered_models))))
+            models = _all_pages(self._client.search_registered_models)
+        return sorted(model.name for model in models if is_valid_name(model.name))
 
     def aliases(self, name: str) -> dict[str, str]:
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
 
     def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
-        """The versions of a model, or only those with the bundle `fingerprint`, oldest first."""
+        """The versions of a model, oldest first; with `fingerprint`, only versions of this bundle."""
         aliases = self.aliases(name)
         condition = f"name = '{name}'" + (f" and tags.`{FINGERPRINT}` = '{fingerprint}'" if fingerprint else "")
         with registry_errors(self.uri):
-            versions = _all(self._client.search_model_versions, filter_string=condition)
+            versions = _all_pages(self._client.search_model_versions, filter_string=condition)
         return sorted((_version(version, aliases) for version in versions), key=lambda version: int(version.number))
 
     def version(self, address: ModelAddress) -> Version:
@@ -93,24 +94,24 @@ class Registry:
         number = address.version
         if address.alias:
             if address.alias not in aliases:
-                held = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
-                raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {held}")
+                existing = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
+                raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {existing}")
             number = aliases[address.alias]
         if (registered := self._existing(self._client.get_model_version, address.name, number)) is not None:
             return _version(registered, aliases)
-        known = ", ".join(version.number for version in self.versions(address.name)) or "none"
-        raise RegistryError(f"the model {address.name!r} has no version {number}; it has {known}")
+        existing = ", ".join(version.number for version in self.versions(address.name)) or "none"
+        raise RegistryError(f"the model {address.name!r} has no version {number}; it has {existing}")
 
-    def holder(self, name: str, alias: str) -> Version | None:
+    def aliased_version(self, name: str, alias: str) -> Version | None:
         """The version that has the alias; None if no version has it."""
         number = self.aliases(name).get(check_alias(alias))
         return None if number is None else self.version(ModelAddress(name, version=number))
 
     def moves(self, name: str, alias: str) -> list[Move]:
-        """The recorded moves of an alias, oldest first; if there are any, the last one ends at the current version.
+        """The moves of an alias, oldest first; the last one ends at the current version.
 
-        If the last move was recorded but not made (its process was killed), it is left out. If the alias has since been
-        moved in MLflow's pages, that move is added.
+        A last move that was recorded but not made, because its process was killed, is left out. A later move in
+        MLflow's pages is added.
         """
         model = self._model(name)
         moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
@@ -158,31 +159,30 @@ class Registry:
     def move(self, name: str, alias: str, move: Move) -> None:
         """Moves an alias if it still has the move's `from_version`; records the move first.
 
-        MLflow has no compare-and-swap: of two concurrent moves the later takes effect, the other raises RegistryError.
+        MLflow has no compare-and-swap: of two concurrent moves the later one wins, the other raises RegistryError.
         """
         moves = self.moves(name, alias)
-        self._expect(name, alias, move.from_version)
-        self._note(name, alias, [*moves, move])
+        self._check_current(name, alias, move.from_version)
+        self._save_moves(name, alias, [*moves, move])
         self.set_alias(name, alias, str(move.to_version))
-        self._note(name, alias, [*moves, replace(move, done=True)])
-        self._expect(name, alias, move.to_version)
+        self._save_moves(name, alias, [*moves, replace(move, done=True)])
+        self._check_current(name, alias, move.to_version)
 
-    def _note(self, name: str, alias: str, moves: Sequence[Move]) -> None:
+    def _save_moves(self, name: str, alias: str, moves: Sequence[Move]) -> None:
         with registry_errors(self.uri):
             self._client.set_registered_model_tag(name, _MOVES + alias, _history_json(moves))
 
-    def _expect(self, name: str, alias: str, number: str | None) -> None:
+    def _check_current(self, name: str, alias: str, number: str | None) -> None:
         actual = self.aliases(name).get(alias)
         if actual != number:
-            now = f"version {actual}" if actual else "no version"
             raise RegistryError(
-                f"{name}@{alias} is {now}, where version {number or 'none'} was expected: another process moved it; "
-                "check `agggen models list` and try again"
+                f"{name}@{alias} is version {actual or 'none'}, where version {number or 'none'} was expected: another "
+                "process moved it; check `agggen models list` and try again"
             )
 
 
 def _history_json(moves: Sequence[Move]) -> str:
-    """The history as JSON, with shortened notes; the oldest moves are dropped if they do not fit into a tag."""
+    """The moves as JSON with shortened notes; without the oldest ones if they do not fit into a tag."""
     history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
     while len(text := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
         del history[0]
@@ -191,13 +191,12 @@ def _history_json(moves: Sequence[Move]) -> str:
 
 def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
     number = str(registered.version)
-    held = tuple(alias for alias, version in aliases.items() if version == number)
-    return Version(
-        registered.name, number, registered.source, dict(registered.tags), registered.creation_timestamp / 1000, held
-    )
+    own_aliases = tuple(alias for alias, version in aliases.items() if version == number)
+    seconds = registered.creation_timestamp / 1000
+    return Version(registered.name, number, registered.source, dict(registered.tags), seconds, own_aliases)
 
 
-def _all(search: Any, **options: Any) -> list[Any]:
+def _all_pages(search: Any, **options: Any) -> list[Any]:
     page = search(**options)
     results = list(page)
     while page.token:

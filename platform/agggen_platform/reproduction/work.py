@@ -36,7 +36,7 @@ from agggen_platform.reproduction.records import FOLDER, RunRecord, Score, recor
 from agggen_platform.reproduction.tables import MODELS, SUBSETS, TEACHERS, Model, Recipe, System, Table, check_overrides
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.job import Finished, train_job
+from agggen_platform.training.job import TrainedRun, train_job
 
 
 def reproduce(
@@ -80,7 +80,7 @@ class _SeedRun:
     ) -> None:
         self.table, self.recipe, self.runs = table, table.recipe, runs
         self.seed, self.overrides, self.say = seed, overrides, say
-        self.trained: dict[Model, Finished] = {}
+        self.trained: dict[Model, TrainedRun] = {}
 
     def complete(self, fresh: bool) -> None:
         existing = [] if fresh else [record for record in records_of(self.table, self.runs) if record.seed == self.seed]
@@ -117,14 +117,14 @@ class _SeedRun:
                     "this seed, or use another --runs"
                 )
 
-    def train(self, model: Model) -> Finished:
+    def train(self, model: Model) -> TrainedRun:
         """Trains the model, unless its run is finished."""
         if model in self.trained:
             return self.trained[model]
         name = self.recipe.run_name(model, self.seed)
         config, data = self.prepare_student() if model == "student" else (self.config_of(model, name), None)
         self.say(f"Run {name}")
-        done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), say=self.say, data=data)
+        done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), report=self.say, data=data)
         minutes = f"Trained in {done.seconds / 60:.1f} minutes"
         self.say(minutes if done.trained else "This run is finished")
         self.trained[model] = done

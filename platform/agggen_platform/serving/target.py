@@ -11,7 +11,7 @@ from agggen.bundle import SHIPPED, load_bundle, resolve_included
 from agggen.errors import BundleError
 from agggen_platform.registry import Registry, is_model_address, parse_address
 from agggen_platform.registry.address import SCHEME
-from agggen_platform.registry.admission import fetch, smoke
+from agggen_platform.registry.admission import fetch, smoke_test
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.critics import open_critic, resolve_critic
@@ -55,10 +55,10 @@ def find_target(config: ServeConfig) -> Target:
 
 
 def check_target(target: Target) -> None:
-    """Raises BundleError if the bundle or the critic fails its self-test on this CPU."""
-    if faults := smoke(load_bundle(get_bundle(target.source))):
+    """Raises BundleError if the bundle cannot generate texts on this CPU, or the critic is missing or cannot judge."""
+    if faults := smoke_test(load_bundle(get_bundle(target.source))):
         raise BundleError(f"the bundle {target.display_address} does not pass its self-test: {faults[0]}")
-    if target.critic is not None and (faults := smoke(open_critic(target.critic)[0])):
+    if target.critic is not None and (faults := smoke_test(open_critic(target.critic)[0])):
         raise BundleError(f"the critic {target.critic} does not pass its self-test: {faults[0]}")
 
 

@@ -1,4 +1,4 @@
-"""The settings of a sweep, read from a YAML file of the package `agggen_platform.sweeps` or of the user."""
+"""The settings of a sweep, from a YAML file of the package `agggen_platform.sweeps` or of the user."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from agggen.errors import AggGenError, ConfigError, check_minima
 
 SPACES = "agggen_platform.sweeps"
-"""The package of the named spaces."""
+"""The package with the YAML files of the named spaces."""
 
 STAGES = ("baseline", "joint")
 MEASURES = ("dev_loss", "dev_seconds")
-"""The measures of an evaluation that training reports (`agggen.training.loop.Stage.evaluate`); less is better."""
+"""The measures of an evaluation during training (`agggen.training.loop.Stage.evaluate`); lower is better."""
 
 
 class SweepError(AggGenError):
-    """No trial finished, or the study was lost."""
+    """No trial finished, or the study cannot be read or written."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True)
 class AshaConfig:
-    """Early stopping by asynchronous successive halving (Li et al. 2020). Its resource is the epochs of both stages."""
+    """Early stopping by asynchronous successive halving (Li et al. 2020); the resource is the epochs of both stages."""
 
-    grace: int = 2  # epochs that every trial gets: the first rung
-    factor: int = 3  # one in `factor` trials passes a rung; a rung has `factor` times the epochs of the previous one
+    grace: int = 2  # epochs of the first rung, which every trial reaches
+    factor: int = 3  # one in `factor` trials passes a rung; the next rung has `factor` times as many epochs
 
     def __post_init__(self) -> None:
         if self.grace < 1 or self.factor < 2:
@@ -38,12 +38,12 @@ class AshaConfig:
 
 @dataclass(frozen=True)
 class SweepConfig:
-    # KEY of the run's configuration -> {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
+    # By key of the run's configuration: {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
     space: dict[str, dict[str, list[Any]]]
-    trials: int = 20  # total number, including failed trials; a larger number extends a finished sweep
-    metric: str = "joint/dev_loss"  # STAGE/MEASURE, minimised; the value of a trial is that of its best evaluation
+    trials: int = 20  # including failed trials; a larger number extends a finished sweep
+    metric: str = "joint/dev_loss"  # STAGE/MEASURE; a trial's value is the minimum over its evaluations
     seed: int = 1
-    concurrent: int = 0  # concurrent trials; 0: as many as fit on the cluster; 1: results do not depend on timing
+    concurrent: int = 0  # trials; 0: as many as fit on the cluster; 1: results do not depend on timing
     asha: AshaConfig | None = field(default_factory=AshaConfig)
 
     def __post_init__(self) -> None:

@@ -31,19 +31,19 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, description, rows, table
-from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
+from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, maximum, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.backup import log_backup
 from agggen_platform.tracking.origin import command_line, masked
-from agggen_platform.tracking.stored import stored_log
 from agggen_platform.training.job import data_of, tracker_of
 
 _log = logging.getLogger(__name__)
-_INPUTS = ("corpus.", "facts.", "training.start")  # prefixes of keys that select data
+_DATA_KEYS = ("corpus.", "facts.", "training.start")  # prefixes of the keys that select data
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM ended the sweep, as Ctrl-C does."""
+    """The sweep was stopped by SIGTERM, in the same way as by Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Progress:
 
     ended: int
     total: int
-    trial: FrozenTrial  # the one that has just ended
-    best: FrozenTrial | None
+    trial: FrozenTrial  # the trial that has just ended
+    best: FrozenTrial | None  # None if no trial has finished
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class SweepReport:
     version: Version | None  # the model version of the bundle; None if it is not registered
     refused: AggGenError | None  # why the bundle was not registered
     registry: str  # the registry's URI
-    ran: int  # trials that this call ran or resumed
+    trials_run: int  # number of trials that this call ran or resumed
     seconds: float
     ui_command: str
 
@@ -80,26 +80,25 @@ def sweep(
     overrides: Sequence[str] = (),
     model: str | None = "agggen",
     show: Callable[[Progress], None] = lambda progress: None,
-    begin: Callable[[str], None] = lambda name: None,
+    on_name: Callable[[str], None] = lambda name: None,
 ) -> SweepReport:
-    """Runs the remaining trials of a sweep and registers the best bundle as the model's candidate.
+    """Runs the remaining trials of a sweep, and registers the best bundle with the alias candidate.
 
     Args:
-        config: the configuration of all trials; each trial changes only the keys of the space.
-        settings: the number of trials, the metric and the space.
+        config: the configuration of all trials; a trial only changes keys of the space.
         name: the name of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
-        runs_dir: the folder for the sweep's folder and those of its trials.
-        overrides: the user's overrides, already applied to `config`; none may set a key of the space.
+        runs_dir: the parent of the folders of the sweep and its trials.
+        overrides: the user's overrides, which `config` contains already; they must not set a key of the space.
         model: the best bundle is registered as a version of this model; None: it is not registered.
         show: called with the progress after each trial.
-        begin: called once, with the sweep's name.
+        on_name: called once at the start, with the sweep's name.
 
     Raises:
         ConfigError: the space does not fit the configuration, a sweep with other settings has this name, the registry
-            does not accept bundles from the store, or the cluster's address is one of Ray Client.
+            does not accept bundles from the store, or the cluster's address is for Ray Client.
         CorpusError: the corpus is missing.
         ClaimedError: this sweep is already running.
-        ClusterError: there is no cluster, or it is too small for a trial.
+        ClusterError: the cluster does not exist, or is too small for a trial.
         SweepError: no trial finished.
     """
     started = time.monotonic()
@@ -111,9 +110,9 @@ def sweep(
         )
     space = parse_space(settings.space)
     check_space(space, config, overrides)
-    epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in STAGES))
+    epochs = Epochs(*(maximum(space, config, f"training.{stage}.epochs") for stage in STAGES))
     if not getattr(epochs, settings.stage):
-        raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0")
+        raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0 in all trials")
     runs_dir = runs_dir.resolve()
     registry = registry_uri(config.tracking.uri, runs_dir)
     store = config.storage.url or str(runs_dir)
@@ -127,30 +126,30 @@ def sweep(
     tracker = tracker_of(config.tracking, name, runs_dir, {"kind": "sweep"})
     folder = runs_dir / name
     with ExitStack() as stack:
-        stack.enter_context(_terminable())
-        checks = [stack.enter_context(claim(Folder(str(folder))))]
-        stored = Folder(Folder(store).at(name))
-        if stored.local is None or stored.local.resolve() != folder:  # other machines may use the same store
-            checks.append(stack.enter_context(claim(stored)))
-            stack.enter_context(stored_log(folder, stored, ("tune",), checks[-1], _log.warning))
-        begin(name)
+        stack.enter_context(_sigterm_as_interrupt())
+        check_claims = [stack.enter_context(claim(Folder(str(folder))))]
+        store_folder = Folder(Folder(store).at(name))
+        if store_folder.local is None or store_folder.local.resolve() != folder:  # other machines may use it
+            check_claims.append(stack.enter_context(claim(store_folder)))
+            stack.enter_context(log_backup(folder, store_folder, ("tune",), check_claims[-1], _log.warning))
+        on_name(name)
         study = Study(open_study(folder, name, identity), settings, space, epochs)
-        ran = study.left
+        trials_run = study.remaining
         stack.enter_context(tracker)
-        about: dict[str, Scalar] = {"metric": settings.metric, "seed": settings.seed}
-        about |= {"asha": json.dumps(identity["early stopping"])}
-        about |= {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
-        tracker.log_params(about)
-        # Hashes are tags, because MLflow's pages would plot parameters.
+        params: dict[str, Scalar] = {"metric": settings.metric, "seed": settings.seed}
+        params |= {"asha": json.dumps(identity["early stopping"])}
+        params |= {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+        tracker.log_params(params)
+        # Hashes are tags, not parameters, which MLflow's pages would plot.
         tracker.set_tags(
             {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
             | {f"data/{split}": digest for split, digest in identity["data"].items()}
         )
-        if ran:
-            _run(study, config, name, runs_dir, tracker, show, checks)
+        if trials_run:
+            _run(study, config, name, runs_dir, tracker, show, check_claims)
         tracker.log_text(table(study), "trials.csv")
         tracker.set_tags({"mlflow.note.content": description(study)})
-        best = _best(study)
+        best = _best_trial(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
         version = refused = None
@@ -159,12 +158,12 @@ def sweep(
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
-            except AggGenError as error:  # without a version, the trials are still reported
+            except AggGenError as error:  # the caller still gets the results of the trials
                 refused = error
     seconds = time.monotonic() - started
     ui_command = tracker.ui_command()
     return SweepReport(
-        name, columns(study), rows(study), best, bundle, version, refused, registry, ran, seconds, ui_command
+        name, columns(study), rows(study), best, bundle, version, refused, registry, trials_run, seconds, ui_command
     )
 
 
@@ -175,29 +174,30 @@ def _run(
     runs_dir: Path,
     tracker: Tracker,
     show: Callable[[Progress], None],
-    checks: Sequence[Callable[[], None]],
+    check_claims: Sequence[Callable[[], None]],
 ) -> None:
-    def ended(number: int) -> None:
-        for check in checks:
-            with suppress(StorageError):  # the store does not answer; the claim may still be held
-                check()
+    def on_trial_end(number: int) -> None:
+        for check_claim in check_claims:
+            with suppress(StorageError):  # the store does not answer, so the claim may still be valid
+                check_claim()
         best = study.best()
         total = max(study.config.trials, len(study.trials()))
-        progress = Progress(total - study.left, total, study.trials()[number], best)
+        progress = Progress(total - study.remaining, total, study.trials()[number], best)
         values = {"trials": float(progress.ended)}
         if best is not None and best.value is not None:
             values |= {"best": best.value, "best_trial": float(best.number)}
         tracker.log_metrics(values, step=progress.ended)
         show(progress)
 
-    # Without a dashboard, a local cluster never frees the resources of a dead trial's workers.
-    with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
+    # A local cluster needs a dashboard to free the resources of a dead trial's workers.
+    with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _sigterm_as_interrupt():
         from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
 
-        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd(), command_line()), ended)
+        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd(), command_line()), on_trial_end)
 
 
-def _best(study: Study) -> FrozenTrial:
+def _best_trial(study: Study) -> FrozenTrial:
+    """The best finished trial; raises SweepError if there is none."""
     best = study.best()
     if best is not None:
         return best
@@ -207,7 +207,7 @@ def _best(study: Study) -> FrozenTrial:
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data that affect the trials; not `trials`, since a larger number extends the sweep."""
+    """All settings and data that affect the trials; without their number, which may be increased later."""
     values = resolved(settings)
     fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
@@ -222,15 +222,15 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
 
 
 def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
-    """The fingerprints of all corpora and start bundles that trials may use, and those of all segmenters."""
-    searched = {key: extremes(space[key]) for key in space if key.startswith(_INPUTS)}
+    """The fingerprints of all corpora and start bundles, by name, and all segmenters that trials may use."""
+    searched = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
     for values in product(*searched.values()):
         try:
             trial = trial_config(config, dict(zip(searched, values, strict=True)))
             data = data_of(trial)
-        except ConfigError:  # an invalid combination; its trial fails with the reason
+        except ConfigError:  # invalid together; a trial with these values fails with this reason
             continue
         fingerprints |= data.fingerprints
         if data.start:
@@ -240,8 +240,8 @@ def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """During the block SIGTERM acts like Ctrl-C and raises `Terminated`; Ray's own handler would exit immediately."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """In the block, SIGTERM acts like Ctrl-C and raises `Terminated`; Ray's own handler would exit immediately."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -251,7 +251,7 @@ def _terminable() -> Iterator[None]:
     def terminate(number: int, frame: FrameType | None) -> None:
         nonlocal terminated
         terminated = True
-        interrupt = signal.getsignal(signal.SIGINT)  # while trials run, Tune's handler, which stops them gracefully
+        interrupt = signal.getsignal(signal.SIGINT)  # while trials run: Tune's handler, which stops them gracefully
         if callable(interrupt):
             interrupt(signal.SIGINT, frame)
         else:
@@ -266,5 +266,5 @@ def _terminable() -> Iterator[None]:
             raise Terminated from None
         raise
     finally:
-        for number, handler in handlers.items():  # Tune does not restore them
+        for number, handler in handlers.items():  # Tune does not restore the handlers
             signal.signal(number, handler)

@@ -25,9 +25,9 @@ def columns(study: Study) -> list[str]:
 
 
 def rows(study: Study) -> list[list[object]]:
-    """One row per trial: finished trials from best to worst, then those stopped early, then all others."""
+    """One row per trial: finished trials from best to worst, then trials stopped early, then the rest."""
 
-    def order(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
+    def sort_key(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
         complete = trial.state == TrialState.COMPLETE
         value = trial.value if complete and trial.value is not None else 0.0
         return not complete, trial.state != TrialState.PRUNED, value, trial.number
@@ -41,19 +41,19 @@ def rows(study: Study) -> list[list[object]]:
             *(_short(trial.params.get(key)) for key in study.space),
             trial.user_attrs.get("reason", ""),
         ]
-        for trial in sorted(study.trials(), key=order)
+        for trial in sorted(study.trials(), key=sort_key)
     ]
 
 
 def table(study: Study) -> str:
-    """The rows as CSV."""
+    """The table as CSV, with the header."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([columns(study), *rows(study)])
     return text.getvalue()
 
 
 def description(study: Study) -> str:
-    """The rows as a table in Markdown, for the page of the sweep's run."""
+    """The table as Markdown, for the page of the sweep's run in MLflow."""
     lines: list[list[Any]] = [columns(study), ["---"] * len(columns(study)), *rows(study)]
     return "\n".join(" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
 

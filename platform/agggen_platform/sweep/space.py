@@ -1,7 +1,4 @@
-"""The space that a sweep searches: keys of the run's configuration, each with an Optuna distribution.
-
-Before the first trial, it is checked that every key exists and that the configuration accepts its values.
-"""
+"""The search space of a sweep: keys of the run's configuration, each with an Optuna distribution of its values."""
 
 from __future__ import annotations
 
@@ -22,20 +19,20 @@ Space = dict[str, BaseDistribution]
 _KINDS = ("choice", "uniform", "log_uniform", "int")
 
 
-def parse_space(described: Mapping[str, Mapping[str, Sequence[Any]]]) -> Space:
-    """The distributions that a sweep's ``space`` describes.
+def parse_space(settings: Mapping[str, Mapping[str, Sequence[Any]]]) -> Space:
+    """The distributions of `SweepConfig.space`.
 
     Raises:
-        ConfigError: it is empty, or the values of a key are not a valid ``{kind: [...]}``.
+        ConfigError: the space is empty, or the value of a key is not a valid ``{kind: [...]}``.
     """
-    if not described:
-        raise ConfigError("space is empty: it takes KEY: {choice: [...]} and the like")
+    if not settings:
+        raise ConfigError("space is empty: it needs entries such as model.width: {choice: [64, 128]}")
     space: Space = {}
-    for key, dimension in described.items():
-        if len(dimension) != 1 or next(iter(dimension)) not in _KINDS:
+    for key, described in settings.items():
+        if len(described) != 1 or next(iter(described)) not in _KINDS:
             kinds = ", ".join(f"{{{kind}: [...]}}" for kind in _KINDS)
-            raise ConfigError(f"space, {key!r} must be one of {kinds}, not {dict(dimension)}")
-        ((kind, values),) = dimension.items()
+            raise ConfigError(f"space, {key!r} must be one of {kinds}, not {dict(described)}")
+        ((kind, values),) = described.items()
         try:
             space[key] = _distribution(kind, values)
         except (ValueError, TypeError) as error:
@@ -50,13 +47,13 @@ def _distribution(kind: str, values: Sequence[Any]) -> BaseDistribution:
     low, high = values
     if kind == "int":
         if not (isinstance(low, int) and isinstance(high, int)):
-            raise ValueError("takes two whole numbers")
+            raise ValueError("the values must be two whole numbers")
         return IntDistribution(low, high)
     return FloatDistribution(low, high, log=kind == "log_uniform")
 
 
 def suggest(trial: Trial, space: Space) -> dict[str, Scalar]:
-    """The parameters of a trial; Optuna samples the parameters that are not stored yet."""
+    """The parameters of a trial; Optuna samples those that it has not stored yet."""
     params: dict[str, Scalar] = {}
     for key, distribution in space.items():
         match distribution:
@@ -70,7 +67,7 @@ def suggest(trial: Trial, space: Space) -> dict[str, Scalar]:
 
 
 def extremes(distribution: BaseDistribution) -> Sequence[Any]:
-    """The values to check: if the configuration accepts them, it accepts all values of the distribution."""
+    """All choices, or the bounds; if the configuration accepts these, it accepts all values of the distribution."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices
     assert isinstance(distribution, IntDistribution | FloatDistribution)
@@ -78,10 +75,10 @@ def extremes(distribution: BaseDistribution) -> Sequence[Any]:
 
 
 def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) -> None:
-    """Checks that a space fits `config`; `overrides` are the user's.
+    """Checks that a space fits `config`, of which `overrides` are the user's.
 
     Raises:
-        ConfigError: a key does not exist (suggests a similar one) or is also an override, or a value is not valid.
+        ConfigError: a key does not exist (suggests a similar one) or is also an override, or a value is invalid.
     """
     for key in [override.partition("=")[0].strip() for override in overrides]:
         if key in space:
@@ -101,16 +98,12 @@ def as_overrides(params: Mapping[str, Scalar]) -> list[str]:
 
 
 def trial_config(config: JobConfig, params: Mapping[str, Scalar]) -> JobConfig:
-    """The configuration of a trial with these values.
-
-    Raises:
-        ConfigError: the values are not valid together.
-    """
+    """The configuration of a trial with these parameters; raises ConfigError if they are invalid together."""
     return load_config(JobConfig, None, [*overrides_of(config), *as_overrides(params)])
 
 
-def largest(space: Space, config: JobConfig, key: str) -> int:
-    """The largest value that a trial may have for an integer setting like ``training.joint.epochs``."""
+def maximum(space: Space, config: JobConfig, key: str) -> int:
+    """The largest value of an integer setting, such as ``training.joint.epochs``, in any trial."""
     if key in space:
         return max(int(value) for value in extremes(space[key]) if value is not None)
     return int(flatten(config)[key] or 0)

@@ -1,13 +1,13 @@
 """The Optuna study of a sweep, in a journal: a file in the sweep's folder with one line per change.
 
-Only the holder of the folder's claim writes to the journal.
+Only the process with the folder's claim writes to the journal.
 
-A trial is RUNNING from the moment it is suggested. A trial that is RUNNING when a sweep starts was interrupted: it is
-suggested again, with its number and its parameters, before any new trial. So there are never more than `trials` trials.
+A suggested trial has the state RUNNING. A trial that is RUNNING when a sweep starts was interrupted: it is suggested
+again, with the same number and parameters, before any new trial.
 
-The sampler is seeded for each trial by the sweep's seed and the trial's number: a sampler that is seeded once per
-process would repeat its first draws after a restart. A trial's parameters therefore depend only on this seed and on the
-results known when it is suggested. A sweep is reproducible if its trials run one at a time.
+The sampler is seeded anew for each trial, by the sweep's seed and the trial's number; a sampler seeded once per process
+would repeat its first draws after a restart. Parameters therefore depend only on the seed, the number, and the results
+known at the suggestion. A sweep is reproducible if its trials run one at a time.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Epochs:
-    """The largest number of epochs of each stage, in any trial; orders the evaluations of both stages."""
+    """The maximum number of epochs of each stage over all trials; defines the order of evaluations."""
 
     baseline: int
     joint: int
 
     def position(self, stage: str, epoch: int) -> int:
-        """The position of an evaluation: epochs of the joint stage come after the largest number of baseline epochs."""
+        """The number of an evaluation, counted over both stages: the joint stage starts after `baseline` epochs."""
         return epoch if stage == "baseline" else self.baseline + epoch
 
 
@@ -59,20 +59,20 @@ class Study:
         self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
         self._interrupted = []
         for trial in self.trials(TrialState.RUNNING):
-            # The driver may have died between storing an evaluation and storing that it stops the trial.
+            # The driver may have died after it stored an evaluation, and before it stored that the trial stops.
             last = max(trial.intermediate_values, default=0)
-            if last and self._falls_behind(trial.number, last):
+            if last and self._should_prune(trial.number, last):
                 self._prune(trial.number)
             else:
                 self._interrupted.append(trial.number)
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
-        """The trials in these states, or all, by number."""
+        """The trials in these states (default: all), sorted by number."""
         return self.optuna.get_trials(deepcopy=False, states=states or None)
 
     @property
-    def left(self) -> int:
-        """The number of trials that still have to run: interrupted ones and those not yet suggested."""
+    def remaining(self) -> int:
+        """The number of trials to run: interrupted trials and trials not yet suggested."""
         ended = len(self.trials(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
         return max(self.config.trials, len(self.trials())) - ended
 
@@ -83,24 +83,24 @@ class Study:
         number = self._interrupted.pop(0) if self._interrupted else self.optuna.ask().number
         seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
         self.optuna.sampler = optuna.samplers.TPESampler(seed=int(seed))
-        # If the process was killed after `ask`, parameters that were stored are kept and the others are sampled.
+        # If a process was killed after `ask`, only the parameters that it had not stored are sampled.
         return Suggestion(number, suggest(self._trial(number), self.space))
 
-    def evaluated(self, number: int, stage: str, epoch: int, value: float | None) -> bool:
-        """Stores the evaluation after an epoch of a stage; returns whether the trial should stop.
+    def report_evaluation(self, number: int, stage: str, epoch: int, value: float | None) -> bool:
+        """Stores the metric after an epoch of a stage; returns whether the trial should stop.
 
-        A trial that resumes from an earlier checkpoint repeats evaluations, which are not stored again.
+        If a trial resumes from a checkpoint and repeats evaluations, their first values are kept.
         """
-        if self.trials()[number].state.is_finished():  # stopped before, but its process died and was restarted
+        if self.trials()[number].state.is_finished():  # stopped before its process died and was restarted
             return True
         if value is None:
             return False
         position = self.epochs.position(stage, epoch)
         if position not in self.trials()[number].intermediate_values:
             self._trial(number).report(value, position)
-        if behind := self._falls_behind(number, position):
+        if pruned := self._should_prune(number, position):
             self._prune(number)
-        return behind
+        return pruned
 
     def complete(self, number: int, bundle: str, run: str, seconds: float) -> None:
         """Marks a trial as finished, with the best value of the metric; does nothing if the trial was stopped."""
@@ -123,18 +123,18 @@ class Study:
         self.optuna.tell(number, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
-        """The finished trial with the lowest value; of several, the first."""
-        done = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
-        return min(done, key=lambda trial: trial.value or 0.0, default=None)
+        """The finished trial with the lowest value, the first one of equals; None if no trial has finished."""
+        finished = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
+        return min(finished, key=lambda trial: trial.value or 0.0, default=None)
 
-    def _falls_behind(self, number: int, position: int) -> bool:
+    def _should_prune(self, number: int, position: int) -> bool:
         asha = self.config.asha
         if asha is None or not is_rung(position, asha, self.epochs.baseline + self.epochs.joint):
             return False
         at_rung = {trial.number: trial.intermediate_values.get(position) for trial in self.trials()}
         value = at_rung.pop(number)
         others = [other for other in at_rung.values() if other is not None]
-        return value is not None and falls_behind(value, others, asha.factor)
+        return value is not None and should_prune(value, others, asha.factor)
 
     def _value(self, number: int) -> float | None:
         baseline = self.epochs.baseline
@@ -153,10 +153,10 @@ class Study:
 
 
 def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
-    """Whether there is a rung after `position` epochs; never after the `last`, where stopping would save no time.
+    """Whether there is a rung after `position` epochs; not after the `last`, where pruning would save no time.
 
-    Optuna's pruner is not used: if a baseline ends early, the trial skips a rung, and the pruner would then compare the
-    trial with trials in the other stage.
+    Optuna's pruner is not used: a trial whose baseline stage ends early may skip a rung, and the pruner would then
+    compare it with trials in the other stage.
     """
     rung = asha.grace
     while rung < position:
@@ -164,18 +164,18 @@ def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
     return rung == position < last
 
 
-def falls_behind(value: float, others: Sequence[float], factor: int) -> bool:
-    """Whether a trial with `value` at a rung is not among the best 1 / `factor` of the trials that reached it.
+def should_prune(value: float, others: Sequence[float], factor: int) -> bool:
+    """Whether a trial's `value` at a rung is not among the best 1 / `factor` of all values, with those of `others`.
 
     Asynchronous successive halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm
-    2). The best trial always continues, even if there are fewer than `factor` trials. Equal trials continue together.
+    2). The best trial always continues, even among fewer than `factor`. Trials with equal values continue together.
     """
     better = sum(other < value for other in others)
     return better >= max(1, (len(others) + 1) // factor)
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in one line: the message of an `AggGenError`; the type, message and location of any other."""
+    """An error in one line: the message of an `AggGenError`; type, message and location of any other error."""
     if isinstance(error, AggGenError):
         return " ".join(str(error).split())
     last = traceback.extract_tb(error.__traceback__)[-1:]
@@ -187,8 +187,8 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
     """The study of the sweep `name`, created if it does not exist.
 
     Args:
-        folder: the sweep's folder; the caller must hold its claim.
-        identity: all settings and data that affect the trials.
+        folder: the sweep's folder; the caller must have claimed it.
+        identity: all settings and data that affect the trials; serialisable as JSON.
 
     Raises:
         ConfigError: the existing study has another identity.
@@ -205,9 +205,9 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
     if existing is None:
         study.set_user_attr("identity", current)
     elif existing != current:
-        differ = sorted(key for key in current.keys() | existing.keys() if current.get(key) != existing.get(key))
+        keys = sorted(key for key in current.keys() | existing.keys() if current.get(key) != existing.get(key))
         raise ConfigError(
-            f"the sweep {name} was begun with another {' and '.join(differ)}; give another --name, or the same settings"
+            f"the sweep {name} was begun with another {' and '.join(keys)}; give another --name, or the same settings"
         )
     return study
 
@@ -217,7 +217,7 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(path.name + ".lock").unlink(missing_ok=True)  # Optuna would wait 30 s for its holder
+    path.with_name(path.name + ".lock").unlink(missing_ok=True)  # otherwise Optuna would wait for 30 s
     if path.exists():
         with path.open("rb+") as file:
             content = file.read()

@@ -1,8 +1,8 @@
 """Runs the trials of a study with Ray Tune.
 
-Tune runs trials as actors, limits how many run at once, reserves their resources, and restarts a trial whose process
-died, which then resumes from its checkpoint. The study proposes the parameters of trials (`_StudySearch`) and decides
-on early stopping (`_StudyScheduler`). Only the driver reads and writes the study.
+Tune runs trials as actors, limits their number, reserves their resources, and restarts a trial whose process died; the
+trial then resumes from its checkpoint. The study proposes the parameters of trials (`_StudySearch`) and decides on
+early stopping (`_StudyScheduler`). Only the driver reads and writes the study.
 
 This module imports Ray Tune, which takes seconds: import it only where trials are run.
 """
@@ -41,10 +41,10 @@ from agggen_platform.sweep.space import as_overrides, trial_config
 from agggen_platform.sweep.study import Study, reason_of
 from agggen_platform.training.job import train_job
 
-_CLAIMED_SECONDS = 60.0  # how long a trial waits for its previous process, which may have outlived the driver
-_STEP_SECONDS = 2.0  # after which a step ends without an evaluation: Tune can stop a trial only between steps
+_CLAIMED_SECONDS = 60.0  # timeout of waiting for a previous process of the trial, which may have outlived the driver
+_STEP_SECONDS = 2.0  # timeout of a step without an evaluation, because Tune can stop a trial only between steps
 _ENVIRONMENT = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files in addition to MLflow
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no log files besides the run log
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # the study stores the errors
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output ignores verbose=0
 }
@@ -52,15 +52,13 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class TrialJob:
-    """The settings that all trials of a sweep share."""
+    """What all trials of a sweep have in common."""
 
     config: JobConfig
     sweep: str
     runs_dir: Path
-    folder: Path
-    """The working directory of the driver; relative paths in the configuration refer to it."""
-    command: str = ""
-    """The command line of the sweep."""
+    folder: Path  # the driver's working directory; relative paths in the configuration refer to it
+    command: str = ""  # the command line of the sweep
 
     def run(
         self,
@@ -99,9 +97,9 @@ class TrialJob:
 
 
 class _Trial(tune.Trainable):
-    """The actor of a trial. A thread trains; after each evaluation it waits until Tune begins a step or stops it.
+    """The actor of a trial. A thread trains; after each evaluation it waits for Tune's next step or stop.
 
-    On SIGTERM (a node is drained), training saves a checkpoint, the step fails, and Tune restarts the trial.
+    After SIGTERM (the node is drained) training saves a checkpoint, the step fails, and Tune restarts the trial.
     """
 
     def setup(self, config: dict[str, Any], job: TrialJob) -> None:
@@ -116,22 +114,22 @@ class _Trial(tune.Trainable):
         self._thread.start()
 
     def _train(self, job: TrialJob, number: int, params: Mapping[str, Scalar]) -> None:
-        def evaluated(event: TrainingEvent) -> bool:
+        def on_evaluation(event: TrainingEvent) -> bool:
             self._results.put({"stage": event.stage, "epoch": event.epoch, **event.metrics})
-            # Waits, so that the study has the evaluation before a checkpoint is saved.
+            # Waits, so that the study has the evaluation before training saves the next checkpoint.
             if (answer := self._answers.get()) is not None:
                 raise answer
             return False
 
         try:
-            self._results.put(job.run(number, params, evaluated, self._stop))
+            self._results.put(job.run(number, params, on_evaluation, self._stop))
         except StoppedError as error:
             self._results.put(error)
         except Exception as error:  # a failed trial does not end the sweep
             self._results.put({"reason": reason_of(error)})
 
     def step(self) -> dict[str, Any]:
-        """Returns an evaluation, the result of `TrialJob.run`, or the `reason` of its failure; {}: none of these."""
+        """Returns an evaluation, the result of `TrialJob.run`, or the `reason` of its failure; {} after a timeout."""
         if self._unanswered:
             self._answers.put(None)
         self._unanswered = False
@@ -145,17 +143,17 @@ class _Trial(tune.Trainable):
         return result
 
     def cleanup(self) -> None:
-        """Ends training gracefully: it saves a checkpoint, and its workers release their resources."""
+        """Stops training gracefully: it saves a checkpoint, and its workers release their resources."""
         self._stop.request()
         # Tune gives no reason. A trial that waits for the next step was stopped early, unless it received a signal.
         fell_behind = StoppedEarlyError("it fell behind other trials")
-        ended = self._unanswered and self._stop.signal is None
-        self._answers.put(fell_behind if ended else StoppedError("the trial was stopped at an evaluation"))
+        pruned = self._unanswered and self._stop.signal is None
+        self._answers.put(fell_behind if pruned else StoppedError("the trial was stopped at an evaluation"))
         self._thread.join()
 
 
 class _StudySearch(Searcher):
-    """Proposes the trials of a study; saves nothing, because the study stores every change itself."""
+    """Proposes the trials of a study; saves no state, because the study stores every change itself."""
 
     def __init__(self, study: Study) -> None:
         super().__init__()
@@ -166,18 +164,18 @@ class _StudySearch(Searcher):
         return {"number": suggestion.number, "params": suggestion.params} if suggestion else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Does nothing: the scheduler updates the study; an error raised here would count as an error of the trial."""
+        """Does nothing: the scheduler updates the study, because Tune would attribute an error here to the trial."""
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
 
 
 class _StudyScheduler(FIFOScheduler):
-    """Reports evaluations to the study, and stops the trials that fall behind or have ended."""
+    """Reports evaluations to the study, and stops trials that it prunes or that have ended."""
 
-    def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
+    def __init__(self, study: Study, on_trial_end: Callable[[int], None]) -> None:
         super().__init__()
-        self._study, self._ended = study, ended
+        self._study, self._on_trial_end = study, on_trial_end
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         study, number = self._study, trial.config["number"]
@@ -190,46 +188,46 @@ class _StudyScheduler(FIFOScheduler):
         else:
             value = result.get(study.config.measure)
             finite = value if value is not None and math.isfinite(value) else None
-            if not study.evaluated(number, result["stage"], result["epoch"], finite):
+            if not study.report_evaluation(number, result["stage"], result["epoch"], finite):
                 return self.CONTINUE
-        self._ended(number)
+        self._on_trial_end(number)
         return self.STOP
 
 
 class _StudyCallback(tune.Callback):
-    """Marks trials as failed in the study if their process died more often than ``cluster.max_failures``."""
+    """Marks trials whose process died more often than ``cluster.max_failures`` as failed in the study."""
 
-    def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
-        self._study, self._ended = study, ended
+    def __init__(self, study: Study, on_trial_end: Callable[[int], None]) -> None:
+        self._study, self._on_trial_end = study, on_trial_end
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number, errors = trial.config["number"], Path(trial.error_file).read_text(encoding="utf-8")
         last = errors.strip().splitlines()[-1].strip()[:300]
         self._study.fail(number, f"its process died repeatedly; was it out of memory? Ray says: {last}")
-        self._ended(number)
+        self._on_trial_end(number)
 
 
-def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> None:
-    """Runs the remaining trials on the Ray cluster that this process is connected to.
+def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None]) -> None:
+    """Runs the remaining trials on the Ray cluster to which this process is connected.
 
-    `ended` is called with the number of each trial that ended, after the study was updated.
+    `on_trial_end` is called with a trial's number after the study has stored that the trial ended.
 
     Raises:
         ClusterError: the cluster is too small for a trial, or was lost.
         ConfigError: the cluster has several nodes, but ``storage.url`` is not set.
-        ClaimedError: another process took the sweep over.
-        SweepError: the study cannot be read or written any more.
+        ClaimedError: another process has taken over the sweep.
+        SweepError: the study cannot be read or written.
         KeyboardInterrupt: after Ctrl-C, once the trials have saved checkpoints; after a second Ctrl-C immediately.
     """
     cluster = job.config.cluster
     available = nodes()
     if len(available) > 1 and not job.config.storage.url:
         raise ConfigError(
-            f"the cluster has {len(available)} nodes, and a trial must find its checkpoints on each of them: set "
-            "storage.url to s3://bucket/prefix, or to a folder that all nodes see"
+            f"the cluster has {len(available)} nodes, and all must have access to the checkpoints: set storage.url to "
+            "s3://bucket/prefix, or to a folder that all nodes share"
         )
     concurrent = trials_at_once(cluster, available, study.config.concurrent)
-    # The actor of a trial with workers reserves almost nothing, to leave the CPUs to its workers.
+    # The actor of a trial with workers reserves one byte of memory, so that its workers get the CPUs.
     reserved = {"memory": 1.0} if cluster.workers else cluster.resources_per_worker
     folder = job.runs_dir / job.sweep
     os.environ.update(_ENVIRONMENT)
@@ -240,10 +238,10 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
             tune.with_parameters(_Trial, job=job),
             name="tune",
             storage_path=str(folder),
-            num_samples=study.left,
+            num_samples=study.remaining,
             search_alg=_StudySearch(study),
-            scheduler=_StudyScheduler(study, ended),
-            callbacks=[_StudyCallback(study, ended)],
+            scheduler=_StudyScheduler(study, on_trial_end),
+            callbacks=[_StudyCallback(study, on_trial_end)],
             max_concurrent_trials=concurrent,
             resources_per_trial=tune.PlacementGroupFactory([reserved]),
             max_failures=cluster.max_failures,
@@ -261,14 +259,14 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
         raise cause from None
     finally:
         shutil.rmtree(folder / "tune", ignore_errors=True)
-    if study.left:  # Tune returns normally after Ctrl-C
+    if study.remaining:  # Tune returns normally after Ctrl-C
         raise KeyboardInterrupt
 
 
 def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: int = 0) -> int:
     """The number of concurrent trials on nodes with these resources (``{"CPU": 8.0, "GPU": 1.0}``).
 
-    `limit` is the maximum; 0: as many as fit. On a cluster with autoscaling, a `limit` above 0 is always returned.
+    `limit` is the maximum; 0: as many as fit. If the cluster autoscales, a `limit` above 0 is returned unchanged.
 
     Raises:
         ClusterError: the cluster is too small for a trial.
@@ -279,10 +277,10 @@ def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: 
         return limit or max(1, room)
     if not room:
         gpus = f" and {config.gpus_per_worker:g} GPUs" if config.gpus_per_worker else ""
-        have = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
+        existing = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
         raise ClusterError(
-            f"a trial needs {workers} workers of {config.cpus_per_worker:g} CPUs{gpus}, and the cluster has no room "
-            f"for one: its nodes have {have or 'nothing'}; lower cluster.workers or cluster.cpus_per_worker, or set "
-            "cluster.autoscaling=true on a cluster with autoscaling"
+            f"a trial needs {workers} workers of {config.cpus_per_worker:g} CPUs{gpus}, and they do not fit: the nodes "
+            f"have {existing or 'nothing'}; lower cluster.workers or cluster.cpus_per_worker, or set "
+            "cluster.autoscaling=true if the cluster autoscales"
         )
     return min(limit or room, room)

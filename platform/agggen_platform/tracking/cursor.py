@@ -1,5 +1,6 @@
-"""The cursor of a run log: a small file next to the log that records how much of the log was sent, and the id of the
-MLflow run, which the next run of the same name continues. Only the process that holds the log's lock sends the log.
+"""The cursor of a run log: a file beside the log with the offset up to which it was sent, and the id of the MLflow run.
+
+A later run of the same name continues this MLflow run. Only the process that has locked the log sends it.
 """
 
 from __future__ import annotations
@@ -12,55 +13,54 @@ from pathlib import Path
 from agggen_platform.locks import locked
 from agggen_platform.tracking import journal
 
-NAME = "tracking.sent.json"
-LOCK = "tracking.lock"  # the file that a process locks while it may send the run log beside it
+FILE_NAME = "tracking.sent.json"
+LOCK_NAME = "tracking.lock"  # locked by the process that sends the run log
 
 
 @dataclass
 class Cursor:
-    """The part of a run log that was sent. Files have their own offset: the artifact store can fail separately."""
+    """How much of a run log was sent. Files have their own offset, because only the artifact store may be down."""
 
-    to: str  # the destination: MLflow's address without credentials, and the experiment
+    to: str  # destination: MLflow's address without credentials, a space, and the experiment
     run_id: str | None = None
-    sent: int = 0  # offset in the run log up to which all entries other than files are sent, in bytes
+    sent: int = 0  # offset in bytes up to which all entries except files are sent
     files: int = 0  # offset up to which all files are sent
     rejected: int = 0  # number of values and files that MLflow rejected
     parented: bool = False  # whether the parent run is set in MLflow
 
     def unsent(self, folder: Path, parent: str | None) -> int:
-        """The number of entries of the run log in `folder` that MLflow lacks; a parent not set counts as one."""
+        """The number of unsent entries of the run log in `folder`; a `parent` that is not set yet counts as one."""
         start = min(self.sent, self.files)
-        behind = sum(
+        entries = sum(
             entry.end > (self.files if entry.is_file else self.sent)
-            for entry in journal.entries(folder / journal.NAME, start)
+            for entry in journal.entries(folder / journal.FILE_NAME, start)
         )
-        return behind + (parent is not None and not self.parented)
+        return entries + (parent is not None and not self.parented)
 
 
 def load(folder: Path, uri: str, experiment: str) -> Cursor:
-    """The cursor of the run in `folder`; a new one if the run was last sent to another MLflow.
+    """The cursor of the run in `folder`; a new cursor if its file is missing, damaged, or of another destination.
 
-    If the cursor's file is missing or damaged, the whole log is sent again to the run, which is found by its tag;
-    MLflow drops duplicates.
+    With a new cursor, the whole log is sent to the MLflow run with the log's tag; MLflow drops duplicates.
     """
-    to = f"{uri} {experiment}"
+    destination = f"{uri} {experiment}"
     try:
-        cursor = Cursor(**json.loads((folder / NAME).read_text(encoding="utf-8")))
+        cursor = Cursor(**json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError, TypeError):
-        return Cursor(to)
-    return cursor if cursor.to == to else Cursor(to)
+        return Cursor(destination)
+    return cursor if cursor.to == destination else Cursor(destination)
 
 
 def save(folder: Path, cursor: Cursor) -> None:
-    """Writes the cursor atomically; raises OSError."""
-    temporary = folder / f".{NAME}.{os.getpid()}"
+    """Writes the cursor by an atomic rename; raises OSError."""
+    temporary = folder / f".{FILE_NAME}.{os.getpid()}"
     temporary.write_text(json.dumps(asdict(cursor), indent=1), encoding="utf-8")
-    os.replace(temporary, folder / NAME)
+    os.replace(temporary, folder / FILE_NAME)
 
 
-def is_held(folder: Path) -> bool:
-    """Whether a running process holds the lock of the run log in `folder`."""
-    if not (folder / LOCK).exists():
+def is_locked(folder: Path) -> bool:
+    """Whether a running process has locked the run log in `folder`."""
+    if not (folder / LOCK_NAME).exists():
         return False
-    with locked(folder / LOCK, wait=False) as acquired:
+    with locked(folder / LOCK_NAME, wait=False) as acquired:
         return not acquired

@@ -1,7 +1,7 @@
-"""The run log's file: one JSON line per event. It is authoritative; MLflow gets the same events, in this order.
+"""The file of a run log: one JSON line per event, in the order in which `sender` sends them to MLflow.
 
-Each line is appended by one write, so two processes may log to the same file. A killed writer may leave an incomplete
-last line: it is skipped, and the next event begins on a new line.
+Each line is appended by one ``write`` call, so several processes may log to the same file. A killed process may leave
+an incomplete last line: readers skip it, and the next event begins on a new line.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-NAME = "tracking.jsonl"
+FILE_NAME = "tracking.jsonl"
 
-# The required fields of each kind of event, in addition to `event` (its kind) and `time`.
-_KINDS = {
+# By kind of event: the required fields besides `event` (the kind) and `time`.
+_REQUIRED_FIELDS = {
     "start": {"experiment", "run", "mlflow", "tags"},
     "params": {"values"},
     "metrics": {"step", "values"},
@@ -33,8 +33,8 @@ Event = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    event: Event | None  # None: the line is not an event (incomplete, or edited by hand)
-    end: int  # offset of the next line, in bytes
+    event: Event | None  # None if the line is not a valid event
+    end: int  # offset in bytes of the next line
 
     @property
     def is_file(self) -> bool:
@@ -48,17 +48,17 @@ class Journal:
         self.path = path
         self._lock = threading.Lock()
         self._file: int | None = None
-        self._torn = False  # whether the file's last line is incomplete
+        self._incomplete = False  # whether the file's last line is incomplete
 
     def append(self, event: Mapping[str, Any]) -> None:
-        """Writes one line, or raises OSError. NaN and infinities become the strings "nan", "inf" and "-inf"."""
-        text = json.dumps(_finite(event), ensure_ascii=False, allow_nan=False, default=str)
+        """Writes one line; raises OSError. NaN and infinities become the strings "nan", "inf" and "-inf"."""
+        text = json.dumps(_json_value(event), ensure_ascii=False, allow_nan=False, default=str)
         line = text.encode("utf-8", "replace") + b"\n"
         with self._lock:
             file = self._open()
-            written = os.write(file, b"\n" + line if self._torn else line)
-            self._torn = written < len(line) + self._torn
-            if self._torn:
+            written = os.write(file, b"\n" + line if self._incomplete else line)
+            self._incomplete = written < len(line) + self._incomplete
+            if self._incomplete:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def close(self) -> None:
@@ -73,12 +73,12 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             size = os.fstat(self._file).st_size
-            self._torn = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+            self._incomplete = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
         return self._file
 
 
 def entries(path: Path, start: int = 0) -> Iterator[Entry]:
-    """The complete lines from the offset `start` on; none if the file does not exist."""
+    """The complete lines from the byte offset `start` on; empty if the file does not exist."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -93,7 +93,8 @@ def entries(path: Path, start: int = 0) -> Iterator[Entry]:
             yield Entry(_event(line), end)
 
 
-def numbers(event: Event) -> dict[str, float]:
+def metric_values(event: Event) -> dict[str, float]:
+    """The values of a ``metrics`` event; the strings "nan", "inf" and "-inf" become floats again."""
     return {name: float(value) for name, value in event["values"].items()}
 
 
@@ -104,15 +105,15 @@ def _event(line: bytes) -> Event | None:
         return None
     if not isinstance(event, dict) or not isinstance(event.get("time"), int | float):
         return None
-    needed = _KINDS.get(event.get("event", ""))
-    return None if needed is None or not needed <= set(event) else event
+    required = _REQUIRED_FIELDS.get(event.get("event", ""))
+    return None if required is None or not required <= set(event) else event
 
 
-def _finite(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): _finite(inner) for name, inner in value.items()}
+        return {str(name): _json_value(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [_json_value(inner) for inner in value]
     return value

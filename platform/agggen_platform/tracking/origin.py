@@ -1,4 +1,4 @@
-"""The origin of a run (code, command, machine, versions), and the masking of secrets in all that is logged."""
+"""Tags with the origin of a run (code, command, machine, versions), and the masking of secrets in logged values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_HIDDEN = "***"
-# Matches up to the last @, because a password may contain / ? # and @. Skips file paths, which may contain an @.
+_MASK = "***"
+# Matches to the last @, because a password may contain / ? # and @. Excludes file paths, which may contain an @.
 _IN_ADDRESS = re.compile(r"(?<=://)(?<!sqlite://)(?<!sqlite\+pysqlite://)(?<!file://)[^\s\"'`]*@")
 _IN_QUERY = re.compile(r"(?<=[?&;])([\w.\-]+)=([^\s\"'`&;#]+)")
 _TOKENS = re.compile(
@@ -32,59 +32,60 @@ _BEARER = re.compile(r"\b(bearer|basic) [\w\-.~+/]{8,}=*", re.I)
 
 def masked(text: str) -> str:
     """`text` with recognisable secrets masked: credentials and signatures in addresses, AWS keys, and tokens."""
-    return _BEARER.sub(rf"\1 {_HIDDEN}", _TOKENS.sub(_HIDDEN, _address(text, f"{_HIDDEN}@")))
+    return _BEARER.sub(rf"\1 {_MASK}", _TOKENS.sub(_MASK, _replace_credentials(text, f"{_MASK}@")))
 
 
 def without_credentials(uri: str) -> str:
-    """An address without user, password and signature."""
-    return _address(uri, "")
+    """`uri` without user and password, and with masked secrets in its query."""
+    return _replace_credentials(uri, "")
 
 
-def _address(text: str, user: str) -> str:
-    """Replaces user and password of all addresses in `text` by `user`, and masks the secrets in their queries."""
+def _replace_credentials(text: str, replacement: str) -> str:
+    """Replaces ``user:password@`` in all addresses in `text`, and masks the secrets in their queries."""
 
-    def shown(setting: re.Match[str]) -> str:
-        return f"{setting[1]}={_HIDDEN}" if is_secret(setting[1]) else setting[0]
+    def masked_setting(setting: re.Match[str]) -> str:
+        return f"{setting[1]}={_MASK}" if is_secret(setting[1]) else setting[0]
 
-    return _IN_QUERY.sub(shown, _IN_ADDRESS.sub(user, text))
+    return _IN_QUERY.sub(masked_setting, _IN_ADDRESS.sub(replacement, text))
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting, option or variable of this name holds a secret, such as ``storage.secret`` or ``API_KEY``."""
+    """Whether a setting, option or variable of this name has a secret value, as ``storage.secret`` and ``API_KEY``."""
     return bool(_SECRET_NAME.search(name))
 
 
 def masked_value(name: str, value: object) -> object:
     """The value of the setting `name`, without secrets."""
     if is_secret(name) and value not in (None, ""):
-        return _HIDDEN
+        return _MASK
     return masked(value) if isinstance(value, str) else value
 
 
 def masked_command(words: Iterable[str]) -> str:
-    """A quoted command line with its secrets masked: the X in ``--token X``, ``password=X`` and ``s3://X@host``."""
-    shown, hide = [], False
+    """A quoted command line with masked secrets: each X in ``--token X``, ``password=X`` and ``s3://X@host``."""
+    masked_words, mask_next = [], False
     for word in words:
         name, equals, value = word.partition("=")
-        bare = name.lstrip("-")
-        if hide:
-            shown.append(_HIDDEN)
-        elif equals and value and is_secret(bare):
-            shown.append(f"{name}={_HIDDEN}")
+        option = name.lstrip("-")
+        if mask_next:
+            masked_words.append(_MASK)
+        elif equals and value and is_secret(option):
+            masked_words.append(f"{name}={_MASK}")
         else:
-            shown.append(masked(word))
-        hide = not hide and word.startswith("-") and not equals and is_secret(bare)
-    return shlex.join(shown)
+            masked_words.append(masked(word))
+        mask_next = not mask_next and word.startswith("-") and not equals and is_secret(option)
+    return shlex.join(masked_words)
 
 
 def command_line() -> str:
+    """The command line of this process, with masked secrets."""
     script = Path(sys.argv[0])
     program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
     return masked_command([*program, *sys.argv[1:]])
 
 
 def origin() -> dict[str, str]:
-    """Tags with user, command, machine, versions and commit, named as MLflow's own tags where these exist."""
+    """Tags with user, command, machine, versions and commit, under MLflow's own names where it has them."""
     tags = {
         "mlflow.user": _user(),
         "mlflow.source.type": "LOCAL",
@@ -103,7 +104,7 @@ def origin() -> dict[str, str]:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user id may have no name
+    except (KeyError, OSError):  # a container may have no name for the user id
         return "unknown"
 
 
@@ -119,7 +120,7 @@ def _commit(folder: Path) -> dict[str, str]:
         return done.stdout.strip() if done.returncode == 0 else None
 
     if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return {}  # not tracked: installed inside another repository
+        return {}  # not tracked by git: the package is installed inside another repository
     commit = git("rev-parse", "HEAD")
     changes = git("status", "--porcelain", "--untracked-files=no")
     tags = {"mlflow.source.git.commit": commit} if commit else {}

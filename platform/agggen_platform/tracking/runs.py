@@ -1,4 +1,4 @@
-"""The runs of a folder: reads their logs, and sends missing entries to MLflow."""
+"""The runs of a folder: reads their logs, and sends unsent entries to MLflow."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from urllib.parse import quote
 from agggen.errors import AggGenError, ConfigError
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import cursor, journal
-from agggen_platform.tracking.journal import numbers
+from agggen_platform.tracking.journal import metric_values
 from agggen_platform.tracking.origin import without_credentials
 from agggen_platform.tracking.sender import Sender
 from agggen_platform.tracking.store import reason
 
 
 class UnsentError(AggGenError):
+    """MLflow did not accept all entries of the run logs in time."""
+
     exit_code = 6
 
 
 @dataclass
 class Run:
-    """A run, as its log describes it."""
+    """The state of a run, from its log."""
 
     folder: Path
     experiment: str = "agggen"
-    uri: str = ""  # address of its MLflow, without credentials
+    uri: str = ""  # MLflow's address without credentials
     parent: str | None = None
     began: float = 0.0  # seconds since 1970
-    status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF if the process died without logging the end
+    status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF: the process died before it could log its end
     entries: int = 0
     unsent: int = 0
     rejected: int = 0
-    metrics: dict[str, float] = field(default_factory=dict)  # the last value of each
+    metrics: dict[str, float] = field(default_factory=dict)  # last value by name
     run_id: str | None = None
     size: int = 0  # bytes of the log
 
@@ -47,8 +49,8 @@ class Run:
 
 
 def _read_run(folder: Path) -> Run:
-    run = Run(folder, size=(folder / journal.NAME).stat().st_size)
-    for event, _ in journal.entries(folder / journal.NAME):
+    run = Run(folder, size=(folder / journal.FILE_NAME).stat().st_size)
+    for event, _ in journal.entries(folder / journal.FILE_NAME):
         run.entries += 1
         if event is None:
             continue
@@ -58,22 +60,22 @@ def _read_run(folder: Path) -> Run:
                 run.experiment, run.uri, run.parent = event["experiment"], event["mlflow"], event.get("parent")
                 run.status = "RUNNING"
             case "metrics":
-                run.metrics |= numbers(event)
+                run.metrics |= metric_values(event)
             case "end":
                 run.status = event["status"]
-    if run.status == "RUNNING" and not cursor.is_held(folder):
+    if run.status == "RUNNING" and not cursor.is_locked(folder):
         run.status = "CUT OFF"
-    sent = cursor.load(folder, without_credentials(run.uri), run.experiment)
-    run.unsent, run.rejected, run.run_id = sent.unsent(folder, None), sent.rejected, sent.run_id
+    position = cursor.load(folder, without_credentials(run.uri), run.experiment)
+    run.unsent, run.rejected, run.run_id = position.unsent(folder, None), position.rejected, position.run_id
     return run
 
 
 def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
-    """The runs of these names, by default all, in the order in which they began; ConfigError for an unknown name."""
-    logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.NAME}")}
+    """The runs called `names` (default: all), sorted by start time; raises ConfigError for an unknown name."""
+    logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.FILE_NAME}")}
     if unknown := [name for name in names if name not in logs]:
         near = get_close_matches(unknown[0], logs, 1)
-        advice = f"did you mean {near[0]}?" if near else "`agggen runs list` shows all"  # sweeps have hundreds
+        advice = f"did you mean {near[0]}?" if near else "`agggen runs list` shows all"  # a sweep has hundreds of runs
         raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {advice}")
     selected = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
     return sorted(selected, key=lambda run: (run.began, run.name))
@@ -82,22 +84,22 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
 def sync(
     runs: Sequence[Run], report: Callable[[str], None], uri: str | None = None, patience: float = 60.0
 ) -> dict[str, int]:
-    """Sends missing entries to MLflow, by default the one in each run's log; returns the number sent for each run.
+    """Sends unsent entries to MLflow at `uri` (default: the address in each run's log); returns their number by run.
 
-    Raises UnsentError if MLflow did not take all entries of a run within `patience` seconds.
+    Raises UnsentError if MLflow did not accept all entries of a run within `patience` seconds.
     """
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
     unreachable: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: run.parent is not None):  # a child needs its parent's id
-        to = uri or _with_credentials(run.uri)
-        if not to or to in unreachable:
-            unsent[run.name] = unreachable.get(to, "its log does not name an MLflow; give --uri")
+        destination = uri or _with_credentials(run.uri)
+        if not destination or destination in unreachable:
+            unsent[run.name] = unreachable.get(destination, "its log has no address of MLflow; give --uri")
             continue
-        cut_off = run.size if run.status == "CUT OFF" else None
-        sender = Sender(run.folder, to, run.experiment, run.parent, report, cut_off=cut_off)
+        killed_size = run.size if run.status == "CUT OFF" else None
+        sender = Sender(run.folder, destination, run.experiment, run.parent, report, killed_size=killed_size)
         before = sender.unsent()
-        if before == 0 and cut_off is None:
+        if before == 0 and killed_size is None:
             continue
         sender.start()
         remaining = sender.close(patience)
@@ -106,22 +108,22 @@ def sync(
             cause = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
             unsent[run.name] = f"{remaining} entries: {cause}"
             if sender.failure and not sender.answered:
-                unreachable[to] = cause  # further runs with this MLflow are skipped
+                unreachable[destination] = cause  # the following runs do not wait for this server again
     if unsent:
         which = "; ".join(f"{name} ({cause})" for name, cause in unsent.items())
-        raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")
+        raise UnsentError(f"MLflow lacks entries of {len(unsent)} of {len(runs)} runs: {which}")
     return sent
 
 
 def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = None) -> str:
-    """The address of the page that compares the runs, on their MLflow server or, for a database, `agggen runs ui`.
+    """The address of MLflow's page that compares the runs; for a database, on the server of `agggen runs ui` at `port`.
 
-    The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. The run of a sweep
-    is left out, because it has no parameters or metrics in common with its trials.
+    The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. Runs of sweeps are
+    left out: they share no parameters or metrics with their trials.
 
     Raises:
-        ConfigError: fewer than two runs, runs of several servers or experiments, a run that MLflow does not have, or an
-            MLflow that does not answer.
+        ConfigError: there are fewer than two runs, they are of several servers or experiments, MLflow lacks one of
+            them, or it does not answer.
     """
     parents = {run.parent for run in runs}
     compared = [run for run in runs if run.name not in parents]
@@ -130,10 +132,10 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     stores = sorted({f"{run.uri} experiment {run.experiment}" for run in compared})
     if len(stores) > 1:
         raise ConfigError(
-            f"MLflow compares runs of one experiment; these are in {' and '.join(stores)}: choose some of them"
+            f"MLflow compares runs of one experiment; these are in {' and '.join(stores)}: name runs of one of them"
         )
     if unknown := [run.name for run in compared if run.run_id is None]:
-        raise ConfigError(f"MLflow does not have {', '.join(unknown)} yet: agggen runs sync sends them")
+        raise ConfigError(f"MLflow does not have {', '.join(unknown)} yet; to send them: agggen runs sync")
     uri = compared[0].uri
     client = mlflow_client(_with_credentials(uri))
     from mlflow.exceptions import MlflowException
@@ -141,20 +143,20 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     try:
         experiment = client.get_experiment_by_name(compared[0].experiment)
     except MlflowException as error:
-        raise ConfigError(f"MLflow ({uri}) does not name the experiment of these runs: {reason(error)}") from error
+        raise ConfigError(f"MLflow ({uri}) did not return the experiment of these runs: {reason(error)}") from error
     if experiment is None:
         raise ConfigError(f"MLflow ({uri}) has no experiment {compared[0].experiment!r} any more")
     server = uri if uri.startswith(("http://", "https://")) else f"http://127.0.0.1:{port}"
-    # MLflow's pages only work if the runs are the first parameter.
+    # MLflow's page requires that `runs` is the first query parameter.
     query: dict[str, Any] = {"runs": [run.run_id for run in compared], "experiments": [experiment.experiment_id]}
     if metric:
         query |= {"metric": metric, "plot_metric_keys": [metric], "plot_layout": {}, "show_point": True}
-    encoded = "&".join(f"{name}={quote(json.dumps(ids, separators=(',', ':')))}" for name, ids in query.items())
+    encoded = "&".join(f"{name}={quote(json.dumps(value, separators=(',', ':')))}" for name, value in query.items())
     page = "metric" if metric else "compare-runs"
     return f"{server.rstrip('/')}/#/{page}?{encoded}&x_axis=step&workflowType=machine_learning"
 
 
 def _with_credentials(uri: str) -> str:
-    """``MLFLOW_TRACKING_URI``, if it is `uri` (an address in a run log) with credentials; else `uri`."""
+    """``MLFLOW_TRACKING_URI`` if it is `uri` with credentials (run logs contain none); else `uri`."""
     configured = os.environ.get("MLFLOW_TRACKING_URI", "")
     return configured if without_credentials(configured) == uri else uri

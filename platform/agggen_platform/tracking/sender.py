@@ -1,8 +1,8 @@
-"""Sends a run log to MLflow on a background thread: in order, each entry once.
+"""Sends a run log to MLflow on a background thread: in order, each entry exactly once.
 
-After errors and timeouts of MLflow the thread retries with exponential backoff, while the run continues. Files are sent
-last, so that a failing artifact store does not delay other entries. Entries that remain unsent are sent by the next run
-of the same name or by `agggen runs sync`.
+After an error or timeout of MLflow the thread retries with exponential back-off, while the run continues. Files are
+sent last, so that a failing artifact store does not delay other entries. The next run of the same name, or `agggen runs
+sync`, sends the entries that remain unsent.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from agggen_platform.metrics import JobMetrics
 from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.cursor import Cursor
-from agggen_platform.tracking.journal import Entry, Event, numbers
+from agggen_platform.tracking.journal import Entry, Event, metric_values
 from agggen_platform.tracking.origin import masked, without_credentials
-from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, GoneError, Store, classify, reason
+from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, DeletedError, Store, classify, reason
 
 _PASSWORD = re.compile(r"://[^/@:]*:(.+)@")
 _PAUSE = 1.0  # seconds between two batches; sending each entry immediately would slow the run's other threads
-_LONGEST_PAUSE = 30.0  # seconds between two attempts
+_MAX_BACKOFF = 30.0  # seconds
 _REPORTED_REJECTIONS = 5
 
 
@@ -40,28 +40,28 @@ class Sender:
         parent: str | None,
         report: Callable[[str], None],
         *,
-        cut_off: int | None = None,
+        killed_size: int | None = None,
     ) -> None:
-        """`report` gets messages for the user.
+        """`report` is called with messages for the user.
 
-        `cut_off` is the size of a killed run's log; if it is unchanged, MLflow's run gets the status KILLED.
+        `killed_size`: the size in bytes of a dead process's log; if it is unchanged, the MLflow run becomes KILLED.
         """
         self.folder, self.parent = folder, parent
-        self._uri, self._experiment, self._report_to, self._cut_off = uri, experiment, report, cut_off
+        self._uri, self._experiment, self._report_to, self._killed_size = uri, experiment, report, killed_size
         self.cursor = self._load()
-        self.failure = ""  # why the last attempt failed; empty if it succeeded
-        self.answered = False  # whether MLflow has answered
+        self.failure = ""  # error of the last attempt; empty if it succeeded
+        self.answered = False  # whether MLflow has answered at least once
         self.busy = False  # whether another process sends this run log
         self._store: Store | None = None
         self._failures = 0
         self._sent_steps = _SentSteps()
-        self._closing, self._abandoned = threading.Event(), threading.Event()
+        self._closing, self._abandoned = threading.Event(), threading.Event()  # set when `close` begins and ends
         self._metrics = JobMetrics(run=folder.name)
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
 
     @property
     def path(self) -> Path:
-        return self.folder / journal.NAME
+        return self.folder / journal.FILE_NAME
 
     def start(self) -> None:
         self._thread.start()
@@ -89,9 +89,9 @@ class Sender:
 
     @contextmanager
     def _lock(self) -> Iterator[bool]:
-        """Waits for the run log's lock; yields False if another process holds it until this sender is closed."""
+        """Waits for the run log's lock; yields False if another process still has it when this sender is closed."""
         while True:
-            with locked(self.folder / cursors.LOCK, wait=False) as acquired:
+            with locked(self.folder / cursors.LOCK_NAME, wait=False) as acquired:
                 self.cursor = self._load()
                 self.busy = not acquired
                 if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
@@ -101,7 +101,7 @@ class Sender:
 
     def _send_until_closed(self) -> None:
         while not self._abandoned.is_set():
-            closing = self._closing.is_set()  # read before the log, so that no event logged before closing is missed
+            closing = self._closing.is_set()  # read first, so that all events logged before `close` are sent
             pause = _PAUSE
             try:
                 self._send_new()
@@ -110,15 +110,15 @@ class Sender:
                 self._report_failure(error)
                 if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
                     self._store = None  # the server may have restarted with another database
-                if isinstance(error, GoneError):
-                    self._closing.wait()  # keeps the lock, which shows that the run is alive
-                if isinstance(error, GoneError) or (closing and classify(error) != "transient"):
+                if isinstance(error, DeletedError):
+                    self._closing.wait()  # keeps the lock, because `cursor.is_locked` shows that the run is alive
+                if isinstance(error, DeletedError) or (closing and classify(error) != "transient"):
                     return
-                pause = min(_LONGEST_PAUSE, 0.5 * 2 ** min(self._failures, 10))
+                pause = min(_MAX_BACKOFF, 0.5 * 2 ** min(self._failures, 10))
             else:
                 self._failures = 0
                 self._report_recovery()
-                if closing and not self._parent_may_come():
+                if closing and not self._awaits_parent():
                     return
             with suppress(OSError):
                 self._metrics.set("tracking_unsent_bytes", max(0, self.path.stat().st_size - self.cursor.sent))
@@ -128,9 +128,9 @@ class Sender:
                 self._closing.wait(pause)
 
     def _send_new(self) -> None:
-        """Sends all new entries. After an error of MLflow, the cursor points past the last accepted entry."""
+        """Sends all new entries; raises any error of MLflow. The cursor then points past the last accepted entry."""
         if self._store is None:
-            self._store = self._opened()
+            self._store = self._connect()
             self.answered = True
         store = self._store
         while not self._abandoned.is_set() and (batch := self._batch()):
@@ -139,16 +139,16 @@ class Sender:
             store.set_parent(run_id)
             self.cursor.parented = True
             self._save()
-        if self._sent_steps.open and self._cut_off == self.path.stat().st_size:
+        if self._sent_steps.running and self._killed_size == self.path.stat().st_size:
             ended = "cut off: its process was killed, or its machine went down"
-            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._sent_steps.last})
-            self._sent_steps.open = False
+            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._sent_steps.last_time})
+            self._sent_steps.running = False
         self._send_files(store)
 
     def _batch(self) -> list[Entry]:
         """The next entries to send together: consecutive metrics, or one entry of another kind."""
         batch: list[Entry] = []
-        remaining = max(1, METRICS_PER_BATCH >> self._failures)  # fewer after a failure: the server may be slow
+        remaining = max(1, METRICS_PER_BATCH >> self._failures)  # fewer after failures: the server may be slow
         for entry in journal.entries(self.path, self.cursor.sent):
             is_metrics = entry.event is not None and entry.event["event"] == "metrics"
             if batch and not is_metrics:
@@ -166,7 +166,7 @@ class Sender:
         elif events:
             store.send(self._sent_steps.with_continuation(events[0]))
         for event in events:
-            self._sent_steps.sent(event)
+            self._sent_steps.record(event)
         self._failures = 0
         self.cursor.sent = batch[-1].end
         self._save()
@@ -176,19 +176,19 @@ class Sender:
             if self._abandoned.is_set():
                 return
             if event is None or event["event"] != "artifact":
-                self.cursor.files = end  # not saved: a log has many entries that are not files, and saving is slow
+                self.cursor.files = end  # not saved: saving is slow, and most entries are not files
                 continue
             try:
                 store.send(event | {"path": str(self.folder / event["path"])})  # may be relative
             except Exception as error:
                 store.check()
-                self._report_failure(error, "no files")  # MLflow answers, so its artifact store failed
+                self._report_failure(error, "no files")  # `check` raised no error, so only the artifact store failed
                 raise
             self.cursor.files = end
             self._save()
 
-    def _opened(self) -> Store:
-        """Connects to the run in MLflow, which is created if necessary."""
+    def _connect(self) -> Store:
+        """Connects to the run in MLflow, and creates it if it does not exist."""
         store = Store(self._uri, self._experiment, self.folder.parent, self._rejected)
         first = next((entry.event for entry in journal.entries(self.path) if entry.event is not None), None)
         if first is None:
@@ -196,11 +196,11 @@ class Sender:
         key = sha256(repr(sorted(first.items())).encode()).hexdigest()[:32]
         if self.cursor.sent > self.path.stat().st_size:  # the log was deleted and started again
             self.cursor = Cursor(self.cursor.to)
-        known = self.cursor.run_id
-        run_id, replaced = store.open(known, key, self.folder.name, first)
+        previous_id = self.cursor.run_id
+        run_id, replaced = store.open(previous_id, key, self.folder.name, first)
         if replaced:
-            self._report(f"MLflow ({self.cursor.to}) has no run {known} any more: the whole run log goes to a new run")
-        if run_id != known:
+            self._report(f"MLflow ({self.cursor.to}) has no run {previous_id} any more: a new run gets the whole log")
+        if run_id != previous_id:
             self.cursor = Cursor(self.cursor.to, run_id)
             self._save()
         self._sent_steps = _SentSteps()
@@ -208,11 +208,11 @@ class Sender:
             if end > self.cursor.sent:
                 break
             if event is not None:
-                self._sent_steps.sent(event)
+                self._sent_steps.record(event)
         return store
 
-    def _parent_may_come(self) -> bool:
-        """Whether the parent is not set yet, but may still be created in MLflow."""
+    def _awaits_parent(self) -> bool:
+        """Whether the parent run is not set yet, but may still be created in MLflow."""
         return self.parent is not None and not self.cursor.parented and (self.folder.parent / self.parent).exists()
 
     def _load(self) -> Cursor:
@@ -222,11 +222,11 @@ class Sender:
         cursors.save(self.folder, self.cursor)
 
     def _report(self, message: str) -> None:
-        if not self._abandoned.is_set():  # after that, the run itself reports unsent entries
-            self._report_to(self._hidden(message))
+        if not self._abandoned.is_set():  # afterwards, the caller of `close` reports unsent entries
+            self._report_to(self._masked(message))
 
-    def _hidden(self, text: str) -> str:
-        """`text` without credentials, including the address's password in all forms that MLflow prints."""
+    def _masked(self, text: str) -> str:
+        """`text` without credentials; the address's password is masked as it is written, and percent-decoded."""
         if password := _PASSWORD.search(self._uri):
             for form in (password.group(1), unquote(password.group(1))):
                 text = text.replace(form, "***")
@@ -235,9 +235,9 @@ class Sender:
     def _rejected(self, entry: str) -> None:
         self.cursor.rejected += 1
         if self.cursor.rejected <= _REPORTED_REJECTIONS:
-            suffix = "; further ones are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
+            suffix = "; further rejections are only counted" if self.cursor.rejected == _REPORTED_REJECTIONS else ""
             self._report(
-                f"warning: MLflow refuses {entry.rstrip('.')}; the rest is sent, and {self.path} has it{suffix}"
+                f"warning: MLflow refuses {entry.rstrip('.')}; all other entries are sent, {self.path} has all{suffix}"
             )
 
     def _report_failure(self, error: Exception, accepted: str = "no entries") -> None:
@@ -246,7 +246,7 @@ class Sender:
                 f"warning: MLflow ({without_credentials(self._uri)}) accepts {accepted}: {reason(error)}. The run "
                 f"continues; {self.path} has all entries, which are sent when MLflow answers again"
             )
-        self.failure = self._hidden(reason(error))
+        self.failure = self._masked(reason(error))
 
     def _report_recovery(self) -> None:
         if self.failure:
@@ -255,45 +255,45 @@ class Sender:
 
 
 class _SentSteps:
-    """The steps of each metric that were sent, so that MLflow gets each step once.
+    """The steps of each metric that were sent, so that each step is sent only once.
 
-    A run that resumes from a checkpoint logs the steps after the checkpoint again: only their first values are sent. A
-    value at step 0, the default, is sent again if it has changed.
+    A run that resumes from a checkpoint logs the steps after it again: only their first values are sent. A value at
+    step 0, the default, is sent again if it has changed.
     """
 
     def __init__(self) -> None:
         self.starts = 0
-        self.last = 0.0  # time of the last event
-        self.open = False  # whether the run has started but not ended
-        self._before: dict[str, int] = {}  # the largest step of each metric before the last start
-        self._largest: dict[str, int] = {}  # the largest step of each metric
-        self._at_zero: dict[str, float] = {}  # the last value of each metric at step 0
+        self.last_time = 0.0  # of the last event, in seconds since 1970
+        self.running = False  # whether the run has started but not ended
+        self._before: dict[str, int] = {}  # largest step of each metric before the last start
+        self._largest: dict[str, int] = {}  # largest step of each metric
+        self._at_zero: dict[str, float] = {}  # last value of each metric at step 0
 
     def without_repeats(self, event: Event) -> Event:
-        """A ``metrics`` event without the values that were sent before the last start."""
+        """The ``metrics`` event without values that were sent before the last start."""
         step = event["step"]
 
         def is_new(name: str, value: float) -> bool:
             return step > self._before.get(name, -1) or (step == 0 and self._at_zero.get(name) != value)
 
-        return event | {"values": {name: value for name, value in numbers(event).items() if is_new(name, value)}}
+        return event | {"values": {name: value for name, value in metric_values(event).items() if is_new(name, value)}}
 
     def with_continuation(self, event: Event) -> Event:
-        """Adds to a ``start`` event the number of earlier starts as a tag; other events are unchanged."""
+        """Adds to a ``start`` event a tag with the number of earlier starts; returns other events unchanged."""
         if event["event"] != "start" or not self.starts:
             return event
         return event | {"tags": event["tags"] | {"continued": str(self.starts), ENDED_TAG: "not yet"}}
 
-    def sent(self, event: Event) -> None:
-        self.last, step = event["time"], event.get("step", 0)
+    def record(self, event: Event) -> None:
+        self.last_time, step = event["time"], event.get("step", 0)
         match event["event"]:
             case "start":
-                self.starts, self.open = self.starts + 1, True
+                self.starts, self.running = self.starts + 1, True
                 self._before = dict(self._largest)
             case "metrics":
-                for name, value in numbers(event).items():
+                for name, value in metric_values(event).items():
                     self._largest[name] = max(step, self._largest.get(name, step))
                     if step == 0:
                         self._at_zero[name] = value
             case "end":
-                self.open = False
+                self.running = False

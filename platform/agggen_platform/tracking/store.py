@@ -1,7 +1,7 @@
 """Sends events to one run of MLflow. All calls may block, so only the sender's thread makes them.
 
-If MLflow's answer is lost, the event is sent again. This is harmless: MLflow drops a metric with the same step, time
-and value, and all other calls are idempotent.
+If a response is lost, the event is sent again. This is harmless: MLflow drops a metric with the same step, time and
+value, and all other calls are idempotent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agggen_platform.mlflow_client import get_or_create_experiment, mlflow_client, mlflow_key, schema_lock, sqlite_file
-from agggen_platform.tracking.journal import Event, numbers
+from agggen_platform.tracking.journal import Event, metric_values
 
 # MLflow's own limits.
 PARAM_CHARACTERS = 6000
@@ -44,11 +44,11 @@ _PERMANENT = (
     "NOT_IMPLEMENTED",
     "FEATURE_DISABLED",
 )
-# Links at the end of SQLAlchemy's messages; 9h9h is a DataError.
+# SQLAlchemy's messages end with a link; the code of a DataError is 9h9h.
 _SQL_ERROR, _SQL_DATA_ERROR = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")
 
 
-class GoneError(Exception):
+class DeletedError(Exception):
     """The run or the experiment was deleted in MLflow."""
 
 
@@ -57,9 +57,9 @@ class UnreadableError(Exception):
 
 
 def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
-    """rejected: MLflow refuses the value; permanent: every call will fail; transient: a retry may succeed.
+    """rejected: MLflow refuses this value; permanent: every call will fail; transient: a retry may succeed.
 
-    5xx, timeouts, and errors of the artifact store without a status are transient.
+    HTTP status 5xx, timeouts, and errors of the artifact store without a status are transient.
     """
     code = getattr(error, "error_code", None)
     if code == "BAD_REQUEST" and _SQL_ERROR in str(error) and not _SQL_DATA_ERROR.search(str(error)):
@@ -67,23 +67,24 @@ def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
     status = getattr(getattr(error, "response", None), "status_code", 500)  # of an HTTP artifact store
     if isinstance(error, UnreadableError) or code in _REJECTED or status == 413:
         return "rejected"
-    if code in _PERMANENT or isinstance(error, GoneError | ImportError) or status in (401, 403, 404):
+    if code in _PERMANENT or isinstance(error, DeletedError | ImportError) or status in (401, 403, 404):
         return "permanent"
     return "transient"
 
 
 def reason(error: BaseException) -> str:
+    """The first line of an error's message, or its type; of a failed connection, the innermost cause."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if cause := _CAUSE.search(line):  # the error of the connection, without the exceptions that wrap it
+    if cause := _CAUSE.search(line):
         line = cause.group(1)
     return line[:300].rstrip(".")
 
 
 class Store:
-    """A connection to MLflow; after `open`, to one run in it."""
+    """A connection to MLflow and, after `open`, to one of its runs."""
 
     def __init__(self, uri: str, experiment: str, runs_dir: Path, rejected: Callable[[str], None]) -> None:
-        """Connects; creates the schema of a new SQLite store, with artifacts in `runs_dir`, and the experiment.
+        """Connects; creates the experiment and, in a new SQLite file, the schema. SQLite's artifacts are in `runs_dir`.
 
         `rejected` is called with a message for each value or file that MLflow rejects; see `classify`.
         """
@@ -99,11 +100,11 @@ class Store:
         tags = {_KIND_TAG: "custom_model_development"}
         experiment = get_or_create_experiment(self._client, name, artifact_location=folder, tags=tags)
         if experiment.lifecycle_stage != "active":
-            raise GoneError(f"the experiment {name!r} was deleted in MLflow: restore it, or choose another")
+            raise DeletedError(f"the experiment {name!r} was deleted in MLflow: restore it, or choose another")
         return str(experiment.experiment_id)
 
     def find(self, run_name: str) -> str | None:
-        """The id of the newest run of this name in the experiment."""
+        """The id of the newest run of this name in the experiment; None if there is none."""
         return self._search(f"attributes.run_name = '{run_name}'")
 
     def _search(self, condition: str) -> str | None:
@@ -111,11 +112,11 @@ class Store:
         return runs[0].info.run_id if runs else None
 
     def open(self, run_id: str | None, key: str, run_name: str, first: Event) -> tuple[str, bool]:
-        """Finds the run of a run log, or creates it; returns its id, and whether it replaces a deleted run.
+        """Finds the MLflow run of a run log, or creates it; returns its id, and whether it replaces a deleted run.
 
         Args:
             run_id: the run to which the log was sent before.
-            key: identifies the run log, to find a run that was created although MLflow's answer was lost.
+            key: identifies the run log, to find a run whose creation MLflow did not confirm.
             first: the run log's first event.
         """
         from mlflow.exceptions import MlflowException
@@ -141,8 +142,8 @@ class Store:
 
         points: list[Any] = []
         for event in events:
-            at = _milliseconds(event), event["step"]
-            points += [Metric(mlflow_key(name), value, *at) for name, value in numbers(event).items()]
+            time_and_step = _milliseconds(event), event["step"]
+            points += [Metric(mlflow_key(name), value, *time_and_step) for name, value in metric_values(event).items()]
         self._log("metrics", points, METRICS_PER_BATCH)
 
     def send(self, event: Event) -> None:
@@ -167,7 +168,7 @@ class Store:
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
     def _send(self, subject: str, call: Callable[[], object]) -> None:
-        """Makes a call; if MLflow rejects the value, the error is reported but not raised."""
+        """Calls `call`; an error by which MLflow rejects the value is reported, and any other is raised."""
         try:
             call()
         except Exception as error:
@@ -184,12 +185,12 @@ class Store:
             self._send(f"{kind} {names:.200}", partial(self._client.log_batch, self._run_id, **{kind: batch}))
 
     def check(self) -> None:
-        """Raises MLflow's error if it does not answer, and `GoneError` if the run was deleted."""
+        """Raises MLflow's error if it does not answer, and `DeletedError` if the run was deleted."""
         if self._client.get_run(self._run_id).info.lifecycle_stage != "active":
-            raise GoneError("the run was deleted in MLflow")
+            raise DeletedError("the run was deleted in MLflow")
 
     def set_parent(self, run_id: str) -> None:
-        """Makes this run a child of another."""
+        """Makes this run a child of the run `run_id`."""
         self._client.set_tag(self._run_id, "mlflow.parentRunId", run_id)
 
     def _set_tags(self, tags: dict[str, str]) -> None:
@@ -199,7 +200,7 @@ class Store:
         self._log("tags", items, _PARAMS_PER_BATCH)
 
     def _log_params(self, values: dict[str, Any]) -> None:
-        """Logs parameters. MLflow keeps the first value of each; a different later value is reported as rejected."""
+        """Logs parameters. MLflow keeps the first value of each; a different later value counts as rejected."""
         from mlflow.entities import Param
 
         texts = {mlflow_key(name): _shortened(str(value), PARAM_CHARACTERS) for name, value in values.items()}
@@ -214,15 +215,15 @@ class Store:
 
         scheme, colon, _ = event["source"].partition("://")
         source = json.dumps({"uri": event["source"]})
-        about = json.dumps({"split": event["split"], "fingerprint": event["fingerprint"]})
+        profile = json.dumps({"split": event["split"], "fingerprint": event["fingerprint"]})
         digest = event["fingerprint"][:DIGEST_CHARACTERS]
-        dataset = Dataset(_shortened(event["name"], 500), digest, scheme if colon else "local", source, profile=about)
+        dataset = Dataset(_shortened(event["name"], 500), digest, scheme if colon else "local", source, profile=profile)
         self._client.log_inputs(
             self._run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", event["split"])])]
         )
 
     def _log_model(self, event: Event) -> None:
-        """Logs a bundle's metrics on a dataset at the LoggedModel with its fingerprint, which is created if missing."""
+        """Logs a bundle's metrics on a dataset to the LoggedModel with its fingerprint, which is created if missing."""
         from mlflow.entities import Metric
 
         condition = f"tags.fingerprint = '{event['fingerprint']}'"
@@ -236,27 +237,27 @@ class Store:
             model = self._client.create_logged_model(self._experiment_id, name, self._run_id, tags, params, "agggen")
             model_id = model.model_id
             self._client.finalize_logged_model(model_id, "READY")
-        about = {"model_id": model_id, "dataset_name": event["dataset"], "run_id": self._run_id}
-        about["dataset_digest"] = event["digest"][:DIGEST_CHARACTERS]
-        at = _milliseconds(event), 0
-        points = [Metric(mlflow_key(name), float(value), *at, **about) for name, value in event["metrics"].items()]
+        links = {"model_id": model_id, "dataset_name": event["dataset"], "run_id": self._run_id}
+        links["dataset_digest"] = event["digest"][:DIGEST_CHARACTERS]
+        time = _milliseconds(event)
+        points = [Metric(mlflow_key(name), float(value), time, 0, **links) for name, value in event["metrics"].items()]
         self._log("metrics", points, METRICS_PER_BATCH)
 
     def _log_files(self, path: Path, folder: str) -> None:
-        """Sends a file, or a folder with its content, to the artifact folder `folder`."""
+        """Sends a file or folder to the artifact folder `folder`; raises UnreadableError."""
         if not path.is_dir():
-            _readable(path)
+            _check_readable(path)
             self._client.log_artifact(self._run_id, str(path), folder or None)
             return
         # File by file, because `log_artifacts` starts threads that delay the interpreter's exit.
         for file in sorted(path.rglob("*")):
             if file.is_file():
-                _readable(file)
-                inside = Path(folder, path.name, file.parent.relative_to(path)).as_posix()
-                self._client.log_artifact(self._run_id, str(file), inside)
+                _check_readable(file)
+                artifact_folder = Path(folder, path.name, file.parent.relative_to(path)).as_posix()
+                self._client.log_artifact(self._run_id, str(file), artifact_folder)
 
 
-def _readable(file: Path) -> None:
+def _check_readable(file: Path) -> None:
     """Raises UnreadableError if `file` cannot be opened."""
     try:
         file.open("rb").close()

@@ -1,6 +1,6 @@
-"""CPU, memory and GPU usage of this machine during a run, with the monitors and names of MLflow's system metrics.
+"""CPU, memory and GPU usage of this machine during a run, measured and named as MLflow's system metrics.
 
-The values go to the run log like all metrics; MLflow's own thread would lose values while MLflow does not answer.
+The values are written to the run log, because MLflow's own thread loses them while its server does not answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class SystemMetrics:
-    """Logs metrics ``system/...`` every `seconds` on a thread; 0: never."""
+    """Logs metrics ``system/...`` every `seconds` on a thread; never if `seconds` is 0."""
 
     def __init__(self, seconds: float, log: Callable[[Mapping[str, float]], None]) -> None:
         self._seconds, self._log = seconds, log

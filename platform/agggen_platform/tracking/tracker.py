@@ -1,8 +1,8 @@
-"""A run's log: every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl``; a thread sends them to MLflow.
+"""The log of a run: each call appends a line to ``RUNS_DIR/RUN_NAME/tracking.jsonl``; a thread sends lines to MLflow.
 
-If MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; the missing lines are
-sent when MLflow answers again, by the next run of the same name, or by `agggen runs sync`. If MLflow is not installed,
-only the file is written, without system metrics.
+If MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; unsent lines are sent
+when MLflow answers again, by the next run of the same name, or by `agggen runs sync`. If MLflow is not installed, only
+the file is written, without system metrics.
 
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
@@ -10,8 +10,8 @@ only the file is written, without system metrics.
         tracker.log_artifact(bundle_folder)
     print(tracker.ui_command())
 
-The same name in the same folder continues the same run. Models are logged as plain files, because loading a model of
-an MLflow flavour would unpickle it.
+The same name in the same folder continues the same run. Models are logged as plain files: to load a model of an MLflow
+flavour, MLflow would unpickle it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from agggen_platform.tracking.system import SystemMetrics
 if TYPE_CHECKING:
     from agggen.records import Plan, Record
 
-_TEXTS = "texts.json"
+_TEXTS_FILE = "texts.json"
 _RUN_NAME = re.compile(r"\w[\w.\-]*")
 
 
@@ -76,16 +76,16 @@ class Tracker:
         """Nothing is written before the ``with`` block.
 
         Args:
-            uri: see `default_uri`.
-            tags: tags of the run in addition to those of `origin`.
-            report: called with one line for each problem, from any thread.
-            patience: the longest wait for MLflow at the end of the ``with`` block, in seconds.
+            uri: MLflow's address. Default: `default_uri`.
+            tags: tags of the run, in addition to the tags of `origin`.
+            report: called with a line about each problem, from any thread.
+            patience: seconds to wait for MLflow at the end of the ``with`` block.
             parent: the name of the parent run in `runs_dir`.
-            system_seconds: the interval of system metrics; 0: none.
+            system_seconds: seconds between two system metrics; 0: none are logged.
         """
         for name in (run_name, parent):
             if name is not None and not _RUN_NAME.fullmatch(name):
-                raise ConfigError(f"the run name {name!r} must be letters, digits, '_', '-' and '.', like webnlg-1")
+                raise ConfigError(f"the run name {name!r} must be letters, digits, '_', '-' and '.', as in webnlg-1")
         self.runs_dir = Path(runs_dir).resolve()
         self.uri = uri or default_uri(self.runs_dir)
         self.experiment, self.run_name, self.parent = experiment, run_name, parent
@@ -101,7 +101,7 @@ class Tracker:
     @property
     def path(self) -> Path:
         """The JSONL file, one event per line: start, params, metrics, tags, dataset, model, artifact, end."""
-        return self.runs_dir / self.run_name / journal.NAME
+        return self.runs_dir / self.run_name / journal.FILE_NAME
 
     @property
     def run_id(self) -> str | None:
@@ -113,8 +113,8 @@ class Tracker:
         parent = {"parent": self.parent} if self.parent else {}
         if not self._mlflow and not self.path.exists():
             self._report(
-                f"MLflow is not installed, so {self.path} is the only log of this run; pip install 'agggen[ray]' "
-                f"and agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))} bring it to MLflow"
+                f"MLflow is not installed, so {self.path} is the only log of this run; to send it to MLflow: pip "
+                f"install 'agggen[ray]' && agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))}"
             )
         if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}) and self._mlflow:
             self._began = next(
@@ -136,7 +136,7 @@ class Tracker:
             why = "another process is sending this run" if self._sender.busy else self._sender.failure or timeout
             self._report(
                 f"warning: {unsent} entries of run {self.run_name} are not in MLflow "
-                f"({without_credentials(self.uri)}) yet: {why}. All are in {self.path}; this sends them: "
+                f"({without_credentials(self.uri)}) yet: {why}. All are in {self.path}; to send them: "
                 f"agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))}"
             )
 
@@ -152,16 +152,15 @@ class Tracker:
             except (TypeError, ValueError):
                 self._warn(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
-        self._system.start()  # now, because MLflow's pages compare runs by the first metric that was logged
+        self._system.start()  # not before, because MLflow's pages compare runs by the first logged metric
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags; an existing tag gets the new value."""
         self._record("tags", {"values": _masked(tags)})
 
     def log_dataset(self, name: str, split: str, fingerprint: str, source: str) -> None:
-        """Logs that `split` of the corpus `name`, with this `fingerprint`, was read from the folder or URL `source`."""
-        about = {"name": name, "split": split, "fingerprint": fingerprint, "source": masked(source)}
-        self._record("dataset", about)
+        """Logs that the run uses `split` of the corpus `name`, read from the folder or URL `source`."""
+        self._record("dataset", {"name": name, "split": split, "fingerprint": fingerprint, "source": masked(source)})
 
     def log_model(
         self,
@@ -172,19 +171,19 @@ class Tracker:
         dataset: str,
         digest: str,
     ) -> None:
-        """Logs the metrics of a bundle on a dataset with the fingerprint `digest`, as a LoggedModel without weights.
+        """Logs a bundle's metrics on the dataset with the fingerprint `digest`, as a LoggedModel without weights.
 
-        MLflow uses `name` and `params` only if it has no model with this fingerprint yet.
+        MLflow uses `name` and `params` only if it has no model with the bundle's `fingerprint` yet.
         """
-        about = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
-        self._record("model", about | {"dataset": dataset, "digest": digest})
+        fields = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
+        self._record("model", fields | {"dataset": dataset, "digest": digest})
 
     def log_artifact(self, path: Path | str) -> None:
-        """Logs a file or a folder: the run log gets the path, MLflow a copy of the content."""
+        """Logs a file or a folder: the run log contains the path, and MLflow a copy."""
         self._record("artifact", {"path": str(Path(path).resolve()), "folder": ""})
 
     def log_text(self, text: str, name: str) -> None:
-        """Writes `text` to the file `name` in the run's folder and logs it under this name."""
+        """Writes `text` to the file `name`, a relative path in the run's folder, and logs this file."""
         path = self.path.parent / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,19 +193,19 @@ class Tracker:
         else:
             self._record("artifact", {"path": name, "folder": name.rpartition("/")[0]})
 
-    def log_texts(self, written: Iterable[tuple[Record, Plan | None, str]]) -> None:
-        """Logs records with plans and texts as a table, which MLflow's pages show side by side for several runs."""
+    def log_texts(self, texts: Iterable[tuple[Record, Plan | None, str]]) -> None:
+        """Logs records with their plans and texts as a table, in which MLflow's pages compare several runs."""
         rows = [
             [record.id, text, str(plan or ""), record.references[0].text, "\n".join(map(str, record.triples))]
-            for record, plan, text in written
+            for record, plan, text in texts
         ]
-        # MLflow's page groups by the first column and compares the second until the user chooses others.
+        # By default, MLflow's page groups by the first column and compares the second.
         table = {"columns": ["id", "text", "plan", "reference", "triples"], "data": rows}
-        self.log_text(json.dumps(table, ensure_ascii=False), _TEXTS)
-        self.set_tags({"mlflow.loggedArtifacts": json.dumps([{"path": _TEXTS, "type": "table"}])})
+        self.log_text(json.dumps(table, ensure_ascii=False), _TEXTS_FILE)
+        self.set_tags({"mlflow.loggedArtifacts": json.dumps([{"path": _TEXTS_FILE, "type": "table"}])})
 
     def ui_command(self) -> str:
-        """MLflow's address without credentials, or the command that opens its pages; empty without MLflow."""
+        """MLflow's address without credentials, or a command that starts a local one; empty if it is not installed."""
         if not self._mlflow:
             return ""
         uri = without_credentials(self.uri)
@@ -216,13 +215,13 @@ class Tracker:
         return shlex.join(["agggen", "runs", "ui", *options])
 
     def log_system(self, metrics: Mapping[str, float]) -> None:
-        """Logs system metrics; their step is the number of seconds since the run first began."""
+        """Logs system metrics; their step is the time since the first start of the run, in seconds."""
         self.log_metrics(metrics, step=round(time.time() - self._began))
 
-    def _record(self, kind: str, about: Mapping[str, Any]) -> bool:
-        """Writes a line; returns whether that succeeded."""
+    def _record(self, kind: str, fields: Mapping[str, Any]) -> bool:
+        """Writes an event; returns whether that succeeded."""
         try:
-            self._journal.append({"event": kind, **about, "time": round(time.time(), 3)})
+            self._journal.append({"event": kind, **fields, "time": round(time.time(), 3)})
         except OSError as error:
             self._warn(f"cannot write {self.path}: {error.strerror}")
             return False
@@ -231,13 +230,11 @@ class Tracker:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            self._report(
-                masked(f"warning: the run log misses parts of this run: {why}. The run continues; see {self.path}")
-            )
+            self._report(masked(f"warning: the run log is incomplete: {why}. The run continues; see {self.path}"))
 
 
 def _final_status(error: BaseException | None) -> tuple[str, str]:
-    """MLflow's status of a run that this error ended, and a description of why it ended."""
+    """The status in MLflow of a run that ended by `error`, and a description of why it ended."""
     match error:
         case None:
             return "FINISHED", "finished"

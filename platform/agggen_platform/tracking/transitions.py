@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 COLUMNS = ("last", "relation", "next", "probability")
 
 
-def transitions_table(bundle: Bundle, most: int = 5) -> str:
-    """CSV of the likeliest predicates after each predicate: at most `most` in the same fact, and `most` in the next.
+def transitions_table(bundle: Bundle, limit: int = 5) -> str:
+    """CSV of the most probable predicates after each predicate: at most `limit` in the same and in the next fact.
 
-    `last` is empty at the beginning of a text or fact. Probabilities are for a record that has every predicate of the
-    model once.
+    The column `last` has the predicate before; it is empty at the beginning of a text or fact. Probabilities are for a
+    record that has every predicate of the model once.
     """
     import torch
 
     parameters = bundle.model.transitions
-    names = list(bundle.encoder.predicates)[1:]  # index 0 is for predicates not seen in training
+    names = list(bundle.encoder.predicates)[1:]  # index 0 is for predicates that training never saw
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     weights = {"next fact": (parameters.a_out, parameters.b_out), "same fact": (parameters.a_in, parameters.b_in)}
     for relation, (last, following) in weights.items():
         with torch.no_grad():
-            logits = (last[1:] @ following[1:].T).float().cpu()  # (K + 1, K); last row: the beginning
+            logits = (last[1:] @ following[1:].T).float().cpu()  # (K + 1, K) for K predicates; last row: the beginning
         if len(names) > 1:
             logits[:-1].fill_diagonal_(-torch.inf)
-        best = logits.roll(1, 0).softmax(-1).topk(min(most, len(names)))
+        best = logits.roll(1, 0).softmax(-1).topk(min(limit, len(names)))
         for name, values, indices in zip(["", *names], best.values.tolist(), best.indices.tolist(), strict=True):
             table.writerows(
                 (name, relation, names[index], f"{value:.4f}")

@@ -1,8 +1,8 @@
 """Events of a training run, and their receivers.
 
-Worker 0 (or this process, if there are no workers) turns the training loop's callbacks into `TrainingEvent`s. Workers
-send events and messages about themselves to the job through the actor `RunCoordinator`; `WorkerMonitor` handles the
-messages. `EventSink` passes all events to the run log, Prometheus, the progress display and early stopping.
+Worker 0, or the job's process if there are no workers, turns callbacks of the training loop into `TrainingEvent`s.
+Workers send events and messages to the job through the actor `RunCoordinator`; `WorkerMonitor` handles the messages.
+`EventSink` passes all events to the run log, Prometheus, the progress display and early stopping.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from agggen_platform.metrics import TrainingMetrics
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
 
-_WAITING_SECONDS = 60.0  # without workers, before the user is told that the job waits for them
-_SILENCE_SECONDS = 20.0  # without a heartbeat, before worker 0 counts as dead
+_WAITING_SECONDS = 60.0  # without a heartbeat: the user is told that the job waits for workers
+_DEAD_SECONDS = 20.0  # without a heartbeat: worker 0 counts as dead
 
 
 # --- between the workers and the job --------------------------------------------------------------------------------
@@ -31,12 +31,12 @@ class WorkerMessage:
 
     kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
-    """event: the `TrainingEvent`; attempt (an attempt starts): None; workers (they start): their number; failure: why
-    an attempt failed; checkpoint: the time when it was verified; remark: a message for the user; system: metrics."""
+    """By kind. event: the `TrainingEvent`; attempt (one starts): None; workers (they start): their number; failure: the
+    reason; checkpoint: the Unix time of its verification; remark: a message for the user; system: metrics by name."""
 
 
 class RunCoordinator:
-    """The actor between workers and job: passes messages to the job, and a request to stop to the workers."""
+    """The actor between workers and job: passes messages to the job, and the request to stop to the workers."""
 
     def __init__(self) -> None:
         self._messages: list[WorkerMessage] = []
@@ -58,29 +58,29 @@ class RunCoordinator:
         return self._stop
 
     def end(self, kind: Literal["stopped", "failed"], message: str) -> None:
-        """Called by worker 0: training has ended for a reason that would end another attempt, too."""
+        """Called by worker 0: training has ended, and a retry would end in the same way."""
         self._result = (kind, message)
 
     def take(self) -> tuple[list[WorkerMessage], float]:
-        """Called by the job: the new messages, and the seconds since the last heartbeat."""
+        """Called by the job: returns the new messages, and the seconds since the last heartbeat."""
         messages, self._messages = self._messages, []
         return messages, time.monotonic() - self._heartbeat
 
     def stop(self) -> None:
-        """Called by the job: workers should stop after their current update."""
+        """Called by the job: tells the workers to stop after their current update."""
         self._stop = True
 
     def state(self) -> tuple[bool, int]:
-        """Whether no further attempt should start, and the number of attempts so far."""
+        """Returns whether no further attempt should start, and the number of attempts so far."""
         return self._stop or self._result is not None, self._attempts
 
     def result(self) -> tuple[str, str] | None:
-        """The arguments of `end`, if it was called."""
+        """Returns the arguments of `end`; None if it was not called."""
         return self._result
 
 
 class WorkerMonitor:
-    """Handles messages of the workers in the job: informs the user, and counts attempts without progress."""
+    """Handles the workers' messages in the job: informs the user, and counts attempts without progress."""
 
     def __init__(
         self,
@@ -91,23 +91,23 @@ class WorkerMonitor:
         report: Callable[[str], None],
         log_system: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
-        """`newest_checkpoint` returns an id of the newest checkpoint, or raises StorageError."""
+        """`newest_checkpoint` returns an object that identifies the newest checkpoint, or raises StorageError."""
         self._workers, self._newest, self._send = workers, newest_checkpoint, send
         self._meter, self._report, self._log_system = meter, report, log_system
         self._attempts = self._starts = self._running = 0
         self._checkpoint: object = None
         self._waiting = self._failed = False
-        self.alive = False  # whether worker 0 has sent a heartbeat recently
-        self.attempts_without_progress = 0  # consecutive attempts that began at the previous attempt's checkpoint
-        self.failure = ""  # why the last failed attempt failed
+        self.alive = False  # whether worker 0 has sent a heartbeat in the last `_DEAD_SECONDS`
+        self.attempts_without_progress = 0  # consecutive attempts that began at the same checkpoint as the one before
+        self.failure = ""  # reason of the last failed attempt
 
-    def handle(self, messages: Sequence[WorkerMessage], silence: float) -> None:
-        """Handles what `RunCoordinator.take` returned."""
+    def handle(self, messages: Sequence[WorkerMessage], heartbeat_age: float) -> None:
+        """Handles the result of `RunCoordinator.take`."""
         for message in messages:
             self._handle(message.kind, message.content)
-        self.alive = self._starts > 0 and silence <= _SILENCE_SECONDS
+        self.alive = self._starts > 0 and heartbeat_age <= _DEAD_SECONDS
         self._meter.workers(self._running if self.alive else 0)
-        waiting = silence > _WAITING_SECONDS
+        waiting = heartbeat_age > _WAITING_SECONDS
         if waiting and not self._waiting:
             self._report(f"still waiting for {self._workers} workers: the cluster is busy, or has to grow")
         self._waiting = waiting
@@ -124,7 +124,7 @@ class WorkerMonitor:
                 if self._starts:
                     self._meter.restarted()
                 self._starts, self._running = self._starts + 1, content
-            case "failure" if not self._failed:  # later failures are often consequences of the first
+            case "failure" if not self._failed:  # later failures often follow from the first
                 self.failure, self._failed = content, True
             case "checkpoint":
                 self._meter.checkpoint(content)
@@ -159,16 +159,16 @@ class EventSink:
     ) -> None:
         self._tracker, self._meter, self._show = tracker, meter, show
         self._on_evaluation, self._stop = on_evaluation, stop
-        self._ended: dict[str, int] = {}  # number of updates of each stage that has ended
+        self._ended: dict[str, int] = {}  # number of updates by stage that has ended
 
     def send(self, event: TrainingEvent) -> None:
-        """Logs and shows an event, and asks training to stop if `on_evaluation` returns True."""
+        """Logs and shows an event; requests a stop of training if `on_evaluation` returns True."""
         self._meter.event(event)
         if event.metrics:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
             self._tracker.log_metrics(values, step=event.step)
-        if event.kind == "evaluation":  # one metric for both stages, to compare runs across stages
-            # A restart may repeat the end of a stage that has ended before.
+        if event.kind == "evaluation":  # one metric for both stages, so that one curve shows the whole run
+            # After a restart, a stage may end a second time.
             step = event.step + sum(steps for stage, steps in self._ended.items() if stage != event.stage)
             self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
         if event.kind == "end":

@@ -1,15 +1,15 @@
-"""A training job, from configuration to bundle. With the name of an earlier run, it resumes or returns this run.
+"""A training job, from configuration to bundle; a job with the name of an earlier run resumes or returns that run.
 
     RUNS/NAME/tracking.jsonl, samples/    the run log, on the machine where the job runs
-    RUNS/NAME/rejects.jsonl               records that could not be read, texts that were left out
+    RUNS/NAME/rejects.jsonl               invalid records, and texts that cannot be trained on
     STORE/NAME/run.json                   the configuration and the fingerprints of the data
-    STORE/NAME/prepared/                  examples (`prepared`)
+    STORE/NAME/prepared/                  training examples (`prepared`)
     STORE/NAME/checkpoints/               verified checkpoints of both stages (`storage.checkpoints`)
     STORE/NAME/bundle/                    the model
 
-STORE is ``storage.url``, or RUNS if that is null; a separate STORE also gets a copy of the run log (`tracking.stored`).
-The run's name does not depend on STORE. If RUNS/NAME has files of an earlier job whose store was RUNS, a job with
-another STORE does not change them.
+STORE is ``storage.url``, or RUNS if that is null; a STORE other than RUNS also has a copy of the run log
+(`tracking.backup`). The run's name does not depend on STORE: RUNS/NAME may contain an earlier job's bundle and
+checkpoints, which a job with another STORE does not change.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.backup import log_backup
 from agggen_platform.tracking.journal import entries
-from agggen_platform.tracking.stored import stored_log
 from agggen_platform.tracking.transitions import transitions_table
 from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
-from agggen_platform.training.prepared import prepared_in
+from agggen_platform.training.prepared import load_or_prepare
 
 _RUN, _BUNDLE, _CHECKPOINTS = "run.json", "bundle", "checkpoints"
-_STORED = (_RUN, _BUNDLE, _CHECKPOINTS, "prepared")
-_TABLE = 50  # texts in the table that MLflow's pages compare between runs
+_STORE_NAMES = (_RUN, _BUNDLE, _CHECKPOINTS, "prepared")
+_TABLE_TEXTS = 50  # rows of the table of texts in MLflow
 _STAGES = ("baseline", "joint")
 
 
 @dataclass(frozen=True)
-class Finished:
+class TrainedRun:
     """The result of a training job."""
 
     bundle: Bundle
-    path: Path  # on this machine
-    trained: bool  # False: an earlier call had finished the run
+    path: Path  # the bundle's folder on this machine
+    trained: bool  # False if an earlier call had finished the run
     seconds: float
     run_name: str
-    address: str  # the bundle's address for other machines
+    address: str  # the bundle's address in STORE
     ui_command: str  # see `Tracker.ui_command`
 
 
@@ -75,15 +75,14 @@ def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
 
 
 def default_name(preset: str, config: JobConfig, data: Data) -> str:
-    """``PRESET-`` and a hash of everything that affects the result, so that the same command continues its run."""
-    decisive = json.dumps([config_hash(run_config_of(config)), *data.input_fingerprints.values()])
-    return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
+    """``PRESET-HASH``, with a hash of everything that affects the result; the same command thus continues its run."""
+    identity = json.dumps([config_hash(run_config_of(config)), *data.input_fingerprints.values()])
+    return f"{Path(preset).stem}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
 def tracker_of(
     config: TrackingConfig, name: str, runs_dir: Path, tags: Mapping[str, str] | None, **options: Any
 ) -> Tracker:
-    """The run log of the run `name`."""
     patience = config.patience_seconds
     return Tracker(config.uri, config.experiment, name, tags, runs_dir=runs_dir, patience=patience, **options)
 
@@ -98,61 +97,61 @@ def train_job(
     on_evaluation: Callable[[TrainingEvent], bool] | None = None,
     stop: StopRequest | None = None,
     show: Callable[[TrainingEvent], None] = lambda event: None,
-    say: Callable[[str], None] = lambda sentence: None,
+    report: Callable[[str], None] = lambda message: None,
     data: Data | None = None,
     tags: Mapping[str, str] | None = None,
-) -> Finished:
+) -> TrainedRun:
     """Trains a model, in this process (``cluster.workers`` 0) or on Ray Train, and logs the run.
 
     Args:
-        name: the run's name. An existing run of this name is resumed if its configuration and data are the same.
-        runs_dir: the folder of the run log, and of everything else unless ``storage.url`` is set.
-        fresh: start over and replace an existing run of this name.
+        name: the run's name. An existing run of this name is resumed, or returned if it is finished.
+        runs_dir: the folder of run logs, and unless ``storage.url`` is set, of all other files of runs.
+        fresh: replace an existing run of this name.
         parent: the name of the parent run, such as a sweep.
-        on_evaluation: called with the event of each evaluation; stops the job by returning True or by a StoppedError.
-            After a StoppedEarlyError, the run has the status FINISHED in MLflow.
-        stop: stops the job when set; in the main thread, SIGINT and SIGTERM set it.
-        show: called with every event.
-        say: called with a message at each start of workers and each recovered error.
-        data: the corpus's records, if already loaded.
+        on_evaluation: called with the event of each evaluation; returns True or raises StoppedError to stop the job. If
+            it raises StoppedEarlyError, the run's status in MLflow is FINISHED.
+        stop: stops the job when its `ask` is called; in the main thread, SIGINT and SIGTERM do the same.
+        show: called with each event of training.
+        report: called with messages for the user, such as starts of workers and recovered errors.
+        data: the records of the corpus, if they are loaded already.
         tags: tags of the run in MLflow.
 
     Raises:
-        ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
+        ConfigError: the name is invalid, or a run of this name has another configuration or other data.
         CorpusError, RecordError, AllenNLPError: the corpus is missing, or cannot be segmented or trained on.
-        ClusterError: there is no such cluster, or it lacks resources for the workers.
+        ClusterError: the cluster does not exist, or lacks resources for the workers.
         ClaimedError: another job works on this run.
         StorageError: the store refused access or did not answer.
-        StoppedError: stopped by a signal, `stop`, or `on_evaluation`; the same call resumes.
+        StoppedError: a signal, `stop` or `on_evaluation` stopped the job; the same call resumes it.
         TrainingError: training cannot continue.
     """
     run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)
-    with claim(run.folder) as held, ExitStack() as stack:
+    with claim(run.folder) as run_claim, ExitStack() as stack:
         if run.has_own_store:
             stack.enter_context(claim(Folder(str(run.runs_folder))))
         if fresh:
             run.clear()
         run.check(data)
         if run.has_own_store:
-            stack.enter_context(stored_log(run.runs_folder, run.folder, _STORED, held, say))
+            stack.enter_context(log_backup(run.runs_folder, run.folder, _STORE_NAMES, run_claim, report))
         if finished := run.finished():
             if run.is_log_unfinished():
                 with run.tracker:
                     run.log_end(finished.bundle, finished.path, finished.address, data)
             return finished
         if config.cluster.workers:
-            from agggen_platform.training.on_ray import train_on_workers, workers_of
+            from agggen_platform.training.on_ray import cluster_for_workers, train_on_workers
 
-            stack.enter_context(workers_of(config))
-        prepared, prepared_path = prepared_in(run.folder, config, data)
-        held()
-        run.begin(data, prepared, say)
+            stack.enter_context(cluster_for_workers(config))
+        prepared, prepared_path = load_or_prepare(run.folder, config, data)
+        run_claim()
+        run.begin(data, prepared, report)
         begin = time.monotonic()
         stop = stop or StopRequest()
 
         def stopped() -> bool:
-            held.raise_if_lost()
+            run_claim.raise_if_lost()
             return stop()
 
         with run.tracker as tracker, stop, TrainingMetrics(name, config) as meter:
@@ -160,14 +159,14 @@ def train_job(
             meter.begin()
             run.describe(data)
             samples = data.samples(config.tracking.samples)
-            checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say, held)
+            checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, report, run_claim)
             try:
                 if config.cluster.workers:
-                    quiet = CheckpointStore(checkpoints.folder, report=lambda _: None)
-                    newest, workers = lambda: [*map(quiet.latest, _STAGES)], config.cluster.workers
-                    monitor = WorkerMonitor(workers, newest, sink.send, meter, say, tracker.log_system)
-                    train_on_workers(config, run.folder, prepared_path, samples, held, monitor, stopped)
-                    model, metrics = _trained(config, prepared, checkpoints)
+                    silent = CheckpointStore(checkpoints.folder, report=lambda _: None)
+                    newest, workers = lambda: [*map(silent.latest, _STAGES)], config.cluster.workers
+                    monitor = WorkerMonitor(workers, newest, sink.send, meter, report, tracker.log_system)
+                    train_on_workers(config, run.folder, prepared_path, samples, run_claim, monitor, stopped)
+                    model, metrics = _from_checkpoints(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
                     with StoreKeeper(checkpoints, SINGLE_WORKER, lambda: meter.checkpoint(time.time())) as keeper:
@@ -177,20 +176,20 @@ def train_job(
                 raise
             except StoppedError as error:
                 raise stop.stopped(error) from error
-            meter.close()  # no checkpoints are written from here on
-            held()
+            meter.close()  # all checkpoints are written
+            run_claim()
             bundle = bundle_of(run_config_of(config), prepared, model, metrics, data.sources)
-            path, address = run.publish(bundle, held)
+            path, address = run.publish(bundle, run_claim)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
             run.log_end(bundle, path, address, data)
-    return Finished(bundle, path, True, seconds, name, address, run.tracker.ui_command())
+    return TrainedRun(bundle, path, True, seconds, name, address, run.tracker.ui_command())
 
 
-def _trained(
+def _from_checkpoints(
     config: JobConfig, prepared: Prepared, checkpoints: CheckpointStore
 ) -> tuple[JointModel, dict[str, float]]:
-    """The result of `fit` on the workers, from the checkpoints: the model and its metrics."""
+    """The trained model and its metrics, as `fit` returns them, from the checkpoints of the workers."""
     model = new_model(config, prepared)
     metrics: dict[str, float] = {}
     for stage in _STAGES:
@@ -202,7 +201,7 @@ def _trained(
 
 
 class _Run:
-    """A run's folders, and the configuration and data that it was started with."""
+    """A run: its configuration, run log and folders."""
 
     def __init__(
         self, config: JobConfig, name: str, runs_dir: Path, parent: str | None, tags: Mapping[str, str] | None
@@ -212,32 +211,32 @@ class _Run:
         self.config, self.name = config, name
         self.runs_folder = runs_dir.absolute() / name
         self.folder = Folder(Folder(storage.url or str(runs_dir)).at(name))
-        # Whether STORE and RUNS are different folders.
+        # Whether STORE and RUNS are different folders:
         self.has_own_store = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
 
     def clear(self) -> None:
-        """Removes the run's files except claims. If STORE is not RUNS, keeps files of jobs whose STORE was RUNS."""
+        """Removes the run's files except claims and, if STORE is not RUNS, what jobs with STORE = RUNS wrote."""
         runs = Folder(str(self.runs_folder))
         files = [(runs, name) for name in runs.names()]
         if self.has_own_store:
-            files = [(runs, name) for _, name in files if name.partition("/")[0] not in _STORED]
+            files = [(runs, name) for _, name in files if name.partition("/")[0] not in _STORE_NAMES]
             files += [(self.folder, name) for name in self.folder.names()]
         for folder, name in files:
             if not name.startswith(".claim"):
                 folder.delete(name)
 
     def check(self, data: Data) -> None:
-        """Raises ConfigError if the name belongs to a run of another configuration or other data."""
+        """Raises ConfigError if a run of this name has another configuration or other data."""
         if content := self.folder.read(_RUN):
             check_same(json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh")
 
-    def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
-        """Writes the configuration and fingerprints, and the records and texts that are left out."""
+    def begin(self, data: Data, prepared: Prepared, report: Callable[[str], None]) -> None:
+        """Writes run.json and rejects.jsonl; reports the numbers of rejects."""
         path = self.runs_folder / "rejects.jsonl"
         for name, rejects in data.rejects.items():
-            say(f"{len(rejects):,} records of {name} cannot be read: {path}")
+            report(f"{len(rejects):,} invalid records of {name} are left out; see {path}")
         for name, rejects in prepared.rejects.items():
-            say(f"{len(rejects):,} texts of {name} are left out: {path}")
+            report(f"{len(rejects):,} texts of {name} are left out; see {path}")
         if all_rejects := list(chain(*data.rejects.values(), *prepared.rejects.values())):
             self.runs_folder.mkdir(parents=True, exist_ok=True)
             write_rejects(path, all_rejects)
@@ -256,40 +255,38 @@ class _Run:
             self.tracker.log_dataset(corpus, split, digest, corpus)
 
     def log_end(self, bundle: Bundle, path: Path, address: str, data: Data) -> None:
-        """Logs the bundle, its transitions, and a table of texts."""
+        """Logs the bundle, its metrics, a table of transition probabilities, and a table of texts."""
         tracker, config = self.tracker, self.config
         tracker.log_artifact(path)
         dev = f"{config.corpus.name}/{config.corpus.dev}"
         params = flatten(run_config_of(config))
         tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev, data.fingerprints[dev])
         self.tracker.log_text(transitions_table(bundle), "transitions.csv")
-        records = data.samples(_TABLE if config.tracking.samples else 0)
+        records = data.samples(_TABLE_TEXTS if config.tracking.samples else 0)
         stage: Stage = "joint" if config.training.joint.epochs else "baseline"
-        best = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
-        tracker.log_texts(
-            (record, generation.plan, generation.text) for record, generation in zip(records, best, strict=True)
-        )
+        generated = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
+        tracker.log_texts((record, item.plan, item.text) for record, item in zip(records, generated, strict=True))
         tracker.set_tags({"bundle": address})
 
     def is_log_unfinished(self) -> bool:
-        """Whether the run log is incomplete because the job was killed after it had published its bundle."""
+        """Whether the run log lacks its end, because the job was killed after it had published the bundle."""
         events = [event for event, _ in entries(self.tracker.path) if event is not None]
-        bundles = [number for number, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
+        bundles = [index for index, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
         return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
 
-    def finished(self) -> Finished | None:
-        """The result of an earlier call that finished the run; BundleError if its bundle was changed."""
+    def finished(self) -> TrainedRun | None:
+        """The result of an earlier call if it finished the run; raises BundleError if the bundle was changed."""
         if self.folder.read(f"{_BUNDLE}/{MANIFEST}") is None:
             return None
         address = self.folder.at(_BUNDLE)
         path = get_bundle(address)
-        return Finished(load_bundle(path), path, False, 0.0, self.name, address, self.tracker.ui_command())
+        return TrainedRun(load_bundle(path), path, False, 0.0, self.name, address, self.tracker.ui_command())
 
-    def publish(self, bundle: Bundle, claimed: Callable[[], None]) -> tuple[Path, str]:
-        """Saves the bundle; returns its path on this machine, and its address for others."""
+    def publish(self, bundle: Bundle, check_claim: Callable[[], None]) -> tuple[Path, str]:
+        """Saves the bundle; returns its path on this machine, and its address for other machines."""
         if self.folder.local is not None:
             path = self.folder.local / _BUNDLE
-            if path.exists():  # not a bundle (see `finished`), but empty folders that `clear` left
+            if path.exists():  # `clear` left empty folders; a bundle would have ended the job (`finished`)
                 shutil.rmtree(path)
             save_bundle(path, bundle)
             return path, str(path)
@@ -297,6 +294,6 @@ class _Run:
         if staged.exists():  # left by a killed job
             shutil.rmtree(staged)
         save_bundle(staged, bundle)
-        address = put_bundle(staged, self.folder.at(_BUNDLE), claimed)
+        address = put_bundle(staged, self.folder.at(_BUNDLE), check_claim)
         shutil.rmtree(staged)
         return get_bundle(address), address

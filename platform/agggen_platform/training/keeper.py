@@ -27,14 +27,14 @@ _PREFIX = "agggen-checkpoints-"
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """A temporary folder; also removes temporary folders of killed processes."""
+    """Yields a temporary folder; also removes those that killed processes left."""
     top = Path(tempfile.gettempdir())
     for stale in top.glob(f"{_PREFIX}*"):
-        with suppress(OSError), _locked(stale):  # OSError: in use, being removed, or another user's
+        with suppress(OSError), _locked(stale):  # OSError: locked, already removed, or another user's
             shutil.rmtree(stale)
     folder = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=top))
     with _locked(folder):
-        path = folder.rename(top / folder.name.removeprefix("."))  # only a locked folder matches `glob`
+        path = folder.rename(top / folder.name.removeprefix("."))  # `glob` does not match it before it is locked
         try:
             yield path
         finally:
@@ -43,7 +43,7 @@ def _temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks the folder until the block or the process ends; raises BlockingIOError if another process has the lock."""
+    """Locks the folder during the block; raises BlockingIOError if another process has locked it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,12 +55,12 @@ def _locked(folder: Path) -> Iterator[None]:
 class StoreKeeper:
     """A `Checkpointer` that saves in a `CheckpointStore`; as a context manager, it waits for the last checkpoint.
 
-    `save` copies the trainer's state; a thread stores and verifies the copy. A newer copy replaces one that still
-    waits. An error of the thread is raised by the next `save`, or at the end of the block.
+    `save` copies the trainer's state; a thread stores and verifies the copy. A newer copy replaces a pending one. An
+    error of the thread is raised by the next `save`, or at the end of the block.
     """
 
     def __init__(self, store: CheckpointStore, group: WorkerGroup, on_saved: Callable[[], None] = lambda: None) -> None:
-        """`on_saved`: called in the thread after each verified checkpoint."""
+        """`on_saved`: called by the thread after each verified checkpoint."""
         self.store, self.group, self._on_saved = store, group, on_saved
         self._pending: dict[str, Snapshot] = {}  # by stage
         self._changed = threading.Condition()
@@ -86,7 +86,7 @@ class StoreKeeper:
         self._raise_error()
 
     def restore(self, trainer: Trainer) -> bool:
-        """All workers load the newest complete checkpoint, which worker 0 chooses. Returns whether there is one.
+        """Loads the newest complete checkpoint, the same one in all workers; returns False if there is none.
 
         Raises:
             TrainingError: see `load_checkpoint`.
@@ -126,17 +126,17 @@ class StoreKeeper:
             self._error = error
 
     def _next_snapshot(self) -> Snapshot | None:
-        """Waits for a snapshot to store; None at the end."""
+        """Waits for a snapshot to store; returns None when the block ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._ending)
             return self._pending.pop(next(iter(self._pending))) if self._pending else None
 
 
 def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[dict[str, Tensor], Progress]:
-    """The best weights and the progress of a stage that the workers have finished, from its last checkpoint.
+    """The best weights and the progress of a finished stage, from its last checkpoint.
 
     Raises:
-        StorageError: the newest complete checkpoint was saved before the end of the stage.
+        StorageError: the newest complete checkpoint is not from the end of the stage.
     """
     with _temporary_folder() as folder:
         path = folder / "trained.safetensors"
@@ -151,6 +151,6 @@ def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[di
             reached = f"is of update {saved.step}" if saved else "is missing"
             raise StorageError(
                 f"the workers finished {stage}, but its newest complete checkpoint in {store.folder} {reached}; the "
-                "same command resumes from there"
+                "same command resumes the run"
             )
     return weights, progress

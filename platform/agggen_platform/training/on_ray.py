@@ -1,9 +1,9 @@
 """Runs `agggen.run.fit` on the workers of Ray Train.
 
-``TorchTrainer.fit()`` runs in a Ray task, `_fit_on_workers`, so that the job can end Ray Train and all its workers.
+``TorchTrainer.fit()`` runs in a Ray task, `_fit_on_workers`, so that the job can stop Ray Train and all its workers.
 Workers and job communicate through an actor (`events.RunCoordinator`), and workers write checkpoints to the run's
-store; Ray Train's checkpoints, and its ``report``, which takes seconds per call, are not used. When a worker dies, Ray
-Train restarts all workers, fewer if necessary (``cluster.min_workers``), which resume from the newest checkpoint.
+store; Ray Train's own checkpoints and ``report`` are not used, because ``report`` takes seconds per call. When a worker
+dies, Ray Train restarts all workers, or fewer (``cluster.min_workers``), and they resume from the newest checkpoint.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_ROOM_SECONDS = 5  # how long Ray Train, which cannot be stopped meanwhile, waits for resources before a restart
-_END_SECONDS = 40.0  # how long Ray Train may take to end after workers were asked to stop
-_FRUITLESS_RESTARTS = 10  # after this many in a row without a newer checkpoint, a job with max_failures=-1 fails
-_COLLECTIVE_SECONDS = 300  # timeout of collectives: workers wait while one fetches a checkpoint or writes samples
+_ROOM_SECONDS = 5  # Ray Train's timeout for resources; it cannot be stopped while it waits for them
+_END_SECONDS = 40.0  # timeout for the end of Ray Train after a request to stop
+_MAX_FRUITLESS_RESTARTS = 10  # consecutive restarts without a newer checkpoint; for max_failures=-1
+_COLLECTIVE_SECONDS = 300  # timeout of collectives: workers wait while one downloads a checkpoint or writes samples
 _ENVIRONMENT = {
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is detected; default 2
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_ROOM_SECONDS),
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
@@ -46,16 +46,16 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def workers_of(config: JobConfig) -> Iterator[None]:
-    """Connects to the cluster of `config`, and checks that it has room for the workers.
+def cluster_for_workers(config: JobConfig) -> Iterator[None]:
+    """Connects to the cluster of `config`, and checks that the workers fit on it.
 
     Raises:
-        ConfigError: the device is a GPU, but workers request none.
-        ClusterError: nothing answers at ``cluster.address``, or the cluster has no room and does not autoscale.
+        ConfigError: the device is a GPU, but ``cluster.gpus_per_worker`` is 0.
+        ClusterError: the cluster does not answer, or the workers do not fit and it does not autoscale.
     """
     settings = config.cluster
     if config.training.device.startswith("cuda") and not settings.gpus_per_worker:
-        raise ConfigError(f"training.device {config.training.device} needs cluster.gpus_per_worker; workers have none")
+        raise ConfigError(f"training.device={config.training.device} needs cluster.gpus_per_worker above 0")
     with connected(settings.address) as cluster:
         if not settings.autoscaling:
             _check_room(config, cluster)
@@ -70,13 +70,13 @@ def _check_room(config: JobConfig, cluster: Cluster) -> None:
         raise ClusterError(
             f"{minimum} workers of {needs} each do not fit: the cluster has {cluster.cpus:g} CPUs and {cluster.gpus:g} "
             f"GPUs, room for {room}. Change cluster.workers, cluster.cpus_per_worker or cluster.gpus_per_worker, or "
-            "set cluster.autoscaling=true if the cluster grows"
+            "set cluster.autoscaling=true if the cluster autoscales"
         )
 
 
 @dataclass(frozen=True)
 class _Task:
-    """The argument of a worker."""
+    """The arguments of a worker; see `train_on_workers`."""
 
     config: JobConfig
     folder: Folder
@@ -95,17 +95,17 @@ def train_on_workers(
     monitor: WorkerMonitor,
     stop: Callable[[], bool],
 ) -> None:
-    """Returns when both stages are trained and their checkpoints are in `folder`; inside `workers_of`.
+    """Trains both stages; their last checkpoints are then in `folder`. To be called inside `cluster_for_workers`.
 
     Args:
-        folder: the run's folder, which all workers see.
+        folder: the run's folder, which all workers can access.
         prepared: the path of the examples in this folder.
-        samples: records to write about after each epoch.
+        samples: records for which texts are generated after each epoch.
         claim: the claim on the folder; workers check it before they save a checkpoint.
-        stop: called a few times per second; if it raises, the workers are stopped.
+        stop: called a few times per second; training stops if it returns True or raises.
 
     Raises:
-        StoppedError: `stop` returned True; the same call resumes.
+        StoppedError: `stop` returned True; the same call resumes training.
         TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows.
         ClusterError: Ray Train itself failed, or the cluster was lost.
     """
@@ -113,7 +113,7 @@ def train_on_workers(
     from ray.exceptions import RayError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    # On the job's own node, so that the loss of another node does not end training.
+    # On the node of the job, so that the loss of another node does not end training.
     this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
     task = _Task(config, folder, prepared, samples, claim, coordinator)
@@ -134,8 +134,8 @@ def train_on_workers(
         error = ray.get(running)
         result = ray.get(coordinator.result.remote())
     except RayError as lost:
-        raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call continues") from lost
-    except KeyboardInterrupt:  # the second Ctrl-C: kills Ray Train immediately
+        raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call resumes training") from lost
+    except KeyboardInterrupt:  # a second Ctrl-C kills Ray Train immediately
         ray.cancel(running, force=True)
         ended = True
         raise
@@ -152,16 +152,16 @@ def train_on_workers(
 
 def _check_progress(config: JobConfig, monitor: WorkerMonitor) -> None:
     attempts = monitor.attempts_without_progress
-    if config.cluster.max_failures == -1 and attempts >= _FRUITLESS_RESTARTS:
+    if config.cluster.max_failures == -1 and attempts >= _MAX_FRUITLESS_RESTARTS:
         raise TrainingError(
             f"workers were restarted {attempts} times in a row without a newer checkpoint"
-            f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command tries again "
+            f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command resumes "
             "from the last checkpoint; if workers are often lost, set a shorter storage.checkpoint_seconds"
         )
 
 
 def _end(running: Any, coordinator: Any) -> None:
-    """Asks Ray Train to end, so that it releases all resources; kills it after `_END_SECONDS`."""
+    """Requests the end of Ray Train, which then releases all resources; kills it after `_END_SECONDS`."""
     import ray
     from ray.exceptions import RayError
 
@@ -180,10 +180,10 @@ def _last_line(error: BaseException) -> str:
 
 
 def _fit_on_workers(task: _Task) -> AggGenError | None:
-    """Runs Ray Train until training ends or should stop; returns the error.
+    """Runs Ray Train until training ends or should stop; returns the error, or None.
 
-    While Ray Train waits for resources, it cannot be stopped. Therefore it gives up after `_ROOM_SECONDS`, which also
-    withdraws its resource requests, and is started again unless the job should stop.
+    Ray Train cannot be stopped while it waits for resources. Therefore it fails after `_ROOM_SECONDS`, which also
+    cancels its resource requests, and is started again unless the job should stop.
     """
     import ray
     from ray.train import ControllerError, WorkerGroupError
@@ -195,14 +195,14 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
         if stop:
             return None
         try:
-            with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # checkpoints are not kept there
-                _trainer(task, attempts, scratch).fit()  # all earlier attempts failed
+            with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # unused, but required
+                _trainer(task, attempts, scratch).fit()
         except WorkerGroupError as error:
             return _too_many_failures(error, task.config)
         except ControllerError as error:
             if not isinstance(error.controller_failure, startup_errors()):
                 return ClusterError(f"Ray Train failed: {_last_line(error)}")
-        except Exception as error:  # Ray Train raises many other kinds
+        except Exception as error:  # Ray Train raises many other types
             return ClusterError(f"Ray Train failed: {_last_line(error)}")
         else:
             return None
@@ -212,12 +212,12 @@ def _too_many_failures(error: Any, config: JobConfig) -> TrainingError:
     reasons = [f"worker {rank}: {_last_line(failure)}" for rank, failure in sorted(error.worker_failures.items())]
     return TrainingError(
         f"workers failed more than cluster.max_failures={config.cluster.max_failures} times, the last time: "
-        f"{'; '.join(reasons)}. The same command continues from the last checkpoint"
+        f"{'; '.join(reasons)}. The same command resumes from the last checkpoint"
     )
 
 
 def _trainer(task: _Task, failures: int, scratch: str) -> Any:
-    """A trainer for workers that have failed `failures` times before."""
+    """Ray Train's trainer; `failures` is the number of failed attempts so far."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
@@ -225,7 +225,7 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
     elastic = 0 < settings.min_workers < settings.workers
     failures_left = settings.max_failures if settings.max_failures == -1 else max(settings.max_failures - failures, 0)
     return TorchTrainer(
-        _work,
+        _train_loop,
         train_loop_config={"task": task},
         torch_config=TorchConfig(backend="nccl" if settings.gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS),
         scaling_config=ScalingConfig(
@@ -244,13 +244,13 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
 # --- in a worker ----------------------------------------------------------------------------------------------------
 
 
-def _work(loop_config: dict[str, Any]) -> None:
-    """The training loop of one worker: `agggen.run.fit`, from the newest checkpoint in the run's store."""
+def _train_loop(loop_config: dict[str, Any]) -> None:
+    """The training of one worker: `agggen.run.fit`, from the newest checkpoint in the run's store."""
     import ray
 
     task: _Task = loop_config["task"]
     if ray.get(task.coordinator.result.remote()) is not None:
-        return  # another attempt would end the same way
+        return  # a retry would end in the same way
     group = DistributedGroup()
     if group.rank == 0:
         _send(task, WorkerMessage("attempt"))
@@ -280,7 +280,7 @@ def _fit(task: _Task, group: DistributedGroup) -> None:
     store = CheckpointStore(
         Folder(task.folder.at("checkpoints")),
         task.config.storage.keep,
-        lambda sentence: _send(task, WorkerMessage("remark", sentence)),
+        lambda message: _send(task, WorkerMessage("remark", message)),
         task.claim,
     )
     is_worker_0 = group.rank == 0
@@ -295,8 +295,8 @@ def _fit(task: _Task, group: DistributedGroup) -> None:
             seconds = task.config.storage.checkpoint_seconds
             fit(config, prepared, keeper, [reporter] if is_worker_0 else [], group, stop, seconds)
     except TrainingError as error:
-        # All workers raise this error at the same update: a request to stop, a loss that is not finite, or a checkpoint
-        # of another run. Other errors, such as a disk that one worker cannot read, lead to another attempt.
+        # All workers raise this error at the same update: after a request to stop, a loss that is not finite, or a
+        # checkpoint of another run. Other errors, such as an unreadable disk of one worker, lead to a retry.
         if is_worker_0:
             ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
     ray.get(task.coordinator.heartbeat.remote())  # returns after all earlier messages have arrived
@@ -304,7 +304,7 @@ def _fit(task: _Task, group: DistributedGroup) -> None:
 
 @contextmanager
 def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
-    """Logs memory and use of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
+    """Logs memory and utilisation of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
     def send(metrics: Mapping[str, float]) -> None:
         gpus = {name.removeprefix("system/"): value for name, value in metrics.items() if "/gpu_" in name}
@@ -322,18 +322,18 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
 
 @contextmanager
 def _heartbeat(coordinator: Any, is_worker_0: bool) -> Iterator[Callable[[], bool]]:
-    """Sends heartbeats of worker 0 in a thread; yields a function that returns whether training should stop."""
+    """Sends heartbeats of worker 0 on a thread; yields a function that returns whether training should stop."""
     import ray
 
     stop, ended = threading.Event(), threading.Event()
 
-    def beat() -> None:
+    def send_heartbeats() -> None:
         while not ended.wait(_POLL_SECONDS):
             if ray.get(coordinator.heartbeat.remote()):
                 stop.set()
 
     if is_worker_0:
-        threading.Thread(target=beat, name="heartbeat", daemon=True).start()
+        threading.Thread(target=send_heartbeats, name="heartbeat", daemon=True).start()
     try:
         yield stop.is_set
     finally:

@@ -1,11 +1,11 @@
-"""Training examples in a run's folder: prepared once by the job, and read by every worker.
+"""Training examples in a run's folder, written once by the job and read by every worker.
 
     prepared/KEY/{train,dev}.parquet    one example per row
-    prepared/KEY/start.safetensors      the weights that training begins with, if ``training.start`` is set
+    prepared/KEY/start.safetensors      initial weights, if ``training.start`` is set
     prepared/KEY/encoder.json           vocabulary, predicate table, lexicon, rejected references, and the hashes
-                                        of the other files; it is written last
+                                        of the other files; written last
 
-KEY is a hash of all data and settings that affect the examples, so that a resumed run finds its examples.
+KEY is a hash of all data and settings that affect the examples; a resumed run therefore finds its own.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _ENCODER = "encoder.json"
 _START = "start.safetensors"
 
 
-def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
-    """The examples of `data`, and their path in `folder`; prepares them (`agggen.run.prepare`) if they do not exist."""
+def load_or_prepare(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
+    """The examples of `data`, and their path in `folder`; prepares and writes them if they do not exist."""
     path = f"prepared/{_key(config, data)}"
     if folder.read(f"{path}/{_ENCODER}") is not None:
         return read_prepared(folder, path), path
@@ -49,39 +49,39 @@ def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared
 
 
 def read_prepared(folder: Folder, prefix: str) -> Prepared:
-    """Reads the examples that `prepared_in` wrote to `prefix`, a path in `folder`.
+    """Reads the examples that `load_or_prepare` wrote to the path `prefix` in `folder`.
 
     Raises:
         StorageError: this machine cannot read the folder, or a file is damaged.
-        CorpusError: a file contains types that could run code.
+        CorpusError: a Parquet file has types whose reading could run code.
     """
     content = folder.read(f"{prefix}/{_ENCODER}")
     if content is None:
         raise DamagedError(
-            f"{folder.at(prefix)} does not exist: every worker must see the run's folder, so set storage.url to a "
-            "folder that all nodes share, or to s3://bucket/prefix"
+            f"{folder.at(prefix)} does not exist on this node; set storage.url to a folder that all nodes share, or to "
+            "s3://bucket/prefix"
         )
-    described = json.loads(content)
+    metadata = json.loads(content)
     encoder = Encoder(
-        Vocabulary.from_json(described["vocabulary"]), tuple(described["predicates"]), described["max_group_size"]
+        Vocabulary.from_json(metadata["vocabulary"]), tuple(metadata["predicates"]), metadata["max_group_size"]
     )
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
 
         def get(key: str, name: str) -> Path:
             path = Path(scratch) / name
-            verified.get(folder, f"{prefix}/{name}", path, **described["files"][key])
+            verified.get(folder, f"{prefix}/{name}", path, **metadata["files"][key])
             return path
 
         names = {split: f"{split}.parquet" for split in ("train", "dev")}
         examples = {key: _read_examples(get(key, name), folder.at(f"{prefix}/{name}")) for key, name in names.items()}
-        start = load_file(get(_START, _START)) if _START in described["files"] else {}
-    rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in described["rejects"].items()}
-    lexicon = Lexicon.of(described["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
-    return Prepared(encoder, examples["train"], examples["dev"], described["segmenter"], rejects, lexicon, start)
+        start = load_file(get(_START, _START)) if _START in metadata["files"] else {}
+    rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in metadata["rejects"].items()}
+    lexicon = Lexicon.of(metadata["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
+    return Prepared(encoder, examples["train"], examples["dev"], metadata["segmenter"], rejects, lexicon, start)
 
 
 def _key(config: RunConfig, data: Data) -> str:
-    decisive = {
+    identity = {
         "format": FORMAT,
         "data": data.fingerprints,
         "limit": config.corpus.limit,
@@ -91,24 +91,24 @@ def _key(config: RunConfig, data: Data) -> str:
         "max_group_size": config.model.max_group_size,
     }
     if data.start:
-        decisive |= {"start": data.start.fingerprint, "model": asdict(config.model), "grow": config.training.grow}
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+        identity |= {"start": data.start.fingerprint, "model": asdict(config.model), "grow": config.training.grow}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _write(folder: Folder, prefix: str, prepared: Prepared) -> None:
     files = {}
 
-    def add(key: str, name: str, write: Callable[[Path], None]) -> None:
+    def add_file(key: str, name: str, write: Callable[[Path], None]) -> None:
         with folder.new(f"{prefix}/{name}") as path:
             write(path)
             size, sha256 = verified.measure(path)
         files[key] = {"size": size, "sha256": sha256}
 
-    add("train", "train.parquet", lambda path: _write_examples(path, prepared.train))
-    add("dev", "dev.parquet", lambda path: _write_examples(path, prepared.dev))
+    add_file("train", "train.parquet", lambda path: _write_examples(path, prepared.train))
+    add_file("dev", "dev.parquet", lambda path: _write_examples(path, prepared.dev))
     if prepared.start:
-        add(_START, _START, lambda path: save_tensors(path, prepared.start))
-    described = {
+        add_file(_START, _START, lambda path: save_tensors(path, prepared.start))
+    metadata = {
         "files": files,
         "vocabulary": prepared.encoder.vocabulary.to_json(),
         "predicates": list(prepared.encoder.predicates),
@@ -117,7 +117,7 @@ def _write(folder: Folder, prefix: str, prepared: Prepared) -> None:
         "lexicon": prepared.lexicon.as_dict(),
         "rejects": {split: [asdict(reject) for reject in rejects] for split, rejects in prepared.rejects.items()},
     }
-    folder.write(f"{prefix}/{_ENCODER}", json.dumps(described, ensure_ascii=False).encode())
+    folder.write(f"{prefix}/{_ENCODER}", json.dumps(metadata, ensure_ascii=False).encode())
 
 
 def _write_examples(path: Path, examples: Sequence[Example]) -> None:
@@ -131,25 +131,25 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
     pq.write_table(pa.table(columns, schema), path, compression="zstd")
 
 
-def _read_examples(path: Path, where: str) -> StoredExamples:
+def _read_examples(path: Path, address: str) -> StoredExamples:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from agggen.corpora.parquet import check_plain
 
     with pq.ParquetFile(path) as file:
-        check_plain(file.schema_arrow, where)
+        check_plain(file.schema_arrow, address)
         examples = StoredExamples(file.read())
     pa.default_memory_pool().release_unused()
     return examples
 
 
 class StoredExamples(Sequence[Example]):
-    """Examples as flat arrays, which take a quarter of the memory of tuples. Each access creates a new `Example`."""
+    """Examples in flat arrays, which need a quarter of the memory of tuples; an `Example` is created at each access."""
 
     def __init__(self, table: Any) -> None:
         """`table`: a `pyarrow.Table` with a column for each field of `Example`."""
-        self._columns = {name: _stored(table[name].combine_chunks()) for name in table.column_names}
+        self._columns = {name: _to_numpy(table[name].combine_chunks()) for name in table.column_names}
         self._size = table.num_rows
 
     def __len__(self) -> int:
@@ -162,12 +162,12 @@ class StoredExamples(Sequence[Example]):
         return Example(**{name: _value(column, row) for name, column in self._columns.items()})
 
 
-def _stored(array: Any) -> Any:
-    """A column as a numpy array; a column of lists as a pair of offsets and values, which are converted likewise."""
+def _to_numpy(array: Any) -> Any:
+    """A column as a numpy array; a column of lists as a pair: the offsets, and the values converted in the same way."""
     import pyarrow as pa
 
     if pa.types.is_list(array.type):
-        return array.offsets.to_numpy(), _stored(array.values)
+        return array.offsets.to_numpy(), _to_numpy(array.values)
     return array.to_numpy(zero_copy_only=False)
 
 

@@ -19,8 +19,8 @@ from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, TWO
 @pytest.mark.parametrize(
     ("output", "code", "message"),
     [
-        ("records.jsonl", 2, "--output records.jsonl is the input itself, which would be lost; name another file"),
-        (".", 2, "cannot write .: it is a folder; name a file in it"),
+        ("records.jsonl", 2, "--output records.jsonl would overwrite the input; give another file"),
+        (".", 2, "cannot write .: it is a folder; give a file in it"),
         ("records.jsonl/deeper/out.jsonl", 5, "records.jsonl/deeper/out.jsonl: Not a directory"),
     ],
 )

@@ -125,7 +125,7 @@ def test_folders(home: Path) -> None:
     assert levels(store.check(Settings())) == {"storage": "note"}
     assert levels(store.check(Settings(**job))) == {"storage": "warning"}
     finding = finding_about(store.check(Settings(**job, storage=str(home))), "objects")
-    assert "other nodes must see the same folder" in finding.message
+    assert "whether other nodes share this folder is not checked" in finding.message
     (home / "file").write_text("")
     assert levels(check_store(f"{home}/runs")) == {"objects": "ok"}
     assert finding_about(check_store(f"{home}/file/runs"), "put").remedy == "storage.url=FOLDER"

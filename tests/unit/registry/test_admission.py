@@ -11,7 +11,7 @@ import torch
 
 from agggen.bundle import save_bundle
 from agggen.errors import BundleError
-from agggen_platform.registry.admission import admit, smoke
+from agggen_platform.registry.admission import admit, smoke_test
 from tests.canary import Canary
 from tests.unit.registry.examples import small_model
 
@@ -49,5 +49,5 @@ def test_a_model_with_nan_weights_fails_the_smoke_test(tmp_path: Path) -> None:
         for parameter in broken.model.parameters():
             parameter.fill_(math.nan)
     save_bundle(tmp_path / "bundle", broken)
-    element, own = smoke(admit(str(tmp_path / "bundle"))[0])
+    element, own = smoke_test(admit(str(tmp_path / "bundle"))[0])
     assert "elements-dev-" in element and "'smoke'" in own

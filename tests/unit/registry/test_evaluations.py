@@ -33,7 +33,7 @@ def test_a_report_is_read_as_an_evaluation(trained: list[Path], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("evaluated", "used", "settings", "message"),
     [
-        (1, {}, {}, "is about another bundle"),
+        (1, {}, {}, "is of another bundle"),
         (0, {"inference_ablation": "no-aggregation"}, {}, "ablation was no-aggregation, the bundle has none"),
         (0, {"inference_seed": 7}, {}, None),  # exact plans do not depend on the seed
         (0, {"inference_planner": "sample", "inference_seed": 7}, {"planner": "sample", "seed": 7}, None),

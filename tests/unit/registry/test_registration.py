@@ -94,7 +94,7 @@ def test_an_unreachable_server_is_an_error_within_seconds(start: str) -> None:
     ("uri", "message"),
     [
         *((uri, "is not a registry: use http") for uri in ("ftp://x", "runs/mlflow.db", "mysql://", "mysql://x:y/z")),
-        ("sqlite:///", "is not a registry: write sqlite:///FILE"),
+        ("sqlite:///", "is not a registry: use sqlite:///FILE"),
         ("http://127.0.0.1:9", "accepts no folder of this machine .* --to s3://"),
     ],
 )

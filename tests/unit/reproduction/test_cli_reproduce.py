@@ -50,11 +50,11 @@ def test_a_table_is_made_from_the_records_of_a_folder(run: Run, tmp_path: Path) 
     [
         (("webnlgg",), "no table is called 'webnlgg'; did you mean webnlg"),
         (("toy", "--seeds", "1"), "--seeds needs --runs DIR"),
-        (("toy", "--fresh"), "nothing is trained or evaluated without --runs DIR and --seeds"),
+        (("toy", "--fresh"), "--fresh and settings need --runs DIR and --seeds"),
         (("toy", "--seeds", "1,1", "--runs", "runs"), "--seeds takes different whole numbers, such as 1,2,3, not '1"),
         (("toy", "--seeds", "1,x", "--runs", "runs"), "not '1,x'"),
         (("toy", "--seeds", "1", "--runs", "runs", "corpus.limit=9"), "corpus.limit is set by the table"),
-        (("toy", "--runs", "s3://bucket/runs"), "this can only be a folder of this machine"),
+        (("toy", "--runs", "s3://bucket/runs"), "s3://bucket/runs is not a folder of this machine"),
     ],
 )
 def test_invalid_options_are_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -43,7 +43,7 @@ def run(
     space = parse_space(settings.space)
     study = Study(open_study(tmp_path / "there" / "s", "s", identity), settings, space, Epochs(1, 1))
     study.next()
-    study.evaluated(0, "joint", 1, 2.0)
+    study.report_evaluation(0, "joint", 1, 2.0)
     study.complete(0, str(save_model(tmp_path / "there" / "s-t000" / "bundle", 1)), "s-t000", 1.0)
     shutil.copy(empty_registry(tmp_path_factory.getbasetemp()), tmp_path / "there" / "mlflow.db")
     return command(capsys)
@@ -73,7 +73,7 @@ def test_a_failed_registration_still_prints_the_table_and_the_bundle(
     assert code == 8
     assert out.splitlines()[1].startswith("0\tfinished\t2")
     assert out.splitlines()[-1] == str(bundle)
-    assert f"Trial 0 is not registered; later: agggen models register {bundle} --name agggen (with --to" in err
+    assert f"Trial 0 is not registered; to retry: agggen models register {bundle} --name agggen (with --to" in err
     assert "cannot be reached" in err
     assert "secret" not in err
     events = (tmp_path / "there" / "s" / "tracking.jsonl").read_text().splitlines()
@@ -132,7 +132,7 @@ def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeyp
         ),
         (["elements", "training.joint.epochs=0"], "no trial can report joint/dev_loss"),
         (["elements", "tracking.uri=http://127.0.0.1:9"], "set storage.url to s3://bucket/prefix, or do not register"),
-        (["elements", "--runs", "s3://b/runs"], "s3://b/runs: this can only be a folder of this machine"),
+        (["elements", "--runs", "s3://b/runs"], "s3://b/runs is not a folder of this machine"),
         (["elements", "--trials", "0"], "trials must be at least 1, not 0"),
         (["elements", "--name", "a/b"], "the run name 'a/b' must be"),
         (["elements", "corpus.name=elemental"], "elemental"),
@@ -179,7 +179,7 @@ def test_trials_at_once_follow_the_room_of_the_nodes(
 
 
 def test_a_cluster_without_room_for_one_trial_is_refused() -> None:
-    with pytest.raises(ClusterError, match=r"needs 3 workers of 1 CPUs, .* its nodes have 2 CPUs, 0 GPUs; lower"):
+    with pytest.raises(ClusterError, match=r"needs 3 workers of 1 CPUs, .* the nodes have 2 CPUs, 0 GPUs; lower"):
         trials_at_once(ClusterConfig(workers=3), cpus(2))
     with pytest.raises(ClusterError, match=r"of 1 CPUs and 1 GPUs"):
         trials_at_once(ClusterConfig(gpus_per_worker=1), cpus(8))

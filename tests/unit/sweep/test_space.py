@@ -45,7 +45,7 @@ def test_each_kind_of_dimension_is_parsed() -> None:
         ({}, "space is empty"),
         ({"model.width": {"choose": [1]}}, "must be one of {choice: [...]}"),
         ({"model.width": {"choice": []}}, "space, 'model.width', choice []: The `choices` must contain"),
-        ({"model.width": {"int": [1, 2.5]}}, "takes two whole numbers"),
+        ({"model.width": {"int": [1, 2.5]}}, "the values must be two whole numbers"),
         ({"model.dropout": {"uniform": [0.5]}}, "space, 'model.dropout', uniform [0.5]: not enough values"),
         ({"model.dropout": {"log_uniform": [0, 1]}}, "`low > 0` must hold for `log=True`"),
         ({"model.predicat_dim": {"choice": [8]}}, "did you mean 'model.predicate_dim'?"),

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from agggen.errors import ConfigError
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space
-from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, falls_behind, is_rung, open_study
+from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, is_rung, open_study, should_prune
 
 SPACE: dict[str, dict[str, list[Any]]] = {
     "model.predicate_dim": {"choice": [8, 16, 32]},
@@ -79,7 +79,7 @@ class Driver:
         # Training resumes from its checkpoint; the last evaluation may be later, and is then reported again.
         for stage, epoch, loss in list(losses(suggestion))[max(0, reported - 1) :]:
             self._step()
-            if self.study.evaluated(number, stage, epoch, loss):
+            if self.study.report_evaluation(number, stage, epoch, loss):
                 return
         self._step()
         self.study.complete(number, f"bundle-{number}", f"run-{number}", 1.0)
@@ -101,8 +101,8 @@ def test_a_driver_that_is_killed_repeatedly_ends_with_the_same_study(
     every: int, undisturbed: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     processes, continued = 0, 0
-    while (study := opened(tmp_path)).left:
-        assert study.left == 14 - len(study.trials(*ENDED))
+    while (study := opened(tmp_path)).remaining:
+        assert study.remaining == 14 - len(study.trials(*ENDED))
         cut_off = [trial.number for trial in study.trials(TrialState.RUNNING)]
         driver = Driver(study, every)
         try:
@@ -131,9 +131,9 @@ def test_a_trial_that_fell_behind_just_before_the_kill_is_not_continued(tmp_path
     study = opened(tmp_path)
     for number, loss in enumerate((1.0, 2.0)):
         study.next()
-        study.evaluated(number, "baseline", 1, loss)
+        study.report_evaluation(number, "baseline", 1, loss)
         study.optuna.tell = lambda *_, **__: None  # type: ignore[method-assign, assignment] # it is killed before
-        assert study.evaluated(number, "baseline", 2, loss) is (number == 1)
+        assert study.report_evaluation(number, "baseline", 2, loss) is (number == 1)
     repeated = opened(tmp_path)
     assert [trial.state for trial in repeated.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
     assert suggested(repeated).number == 0
@@ -144,7 +144,7 @@ def test_concurrent_trials_are_all_resumed_in_order(tmp_path: Path) -> None:
     before = [suggested(study) for _ in range(3)]
     study.fail(1, "the loss is not finite")
     repeated = opened(tmp_path)
-    assert repeated.left == 13
+    assert repeated.remaining == 13
     after = [suggested(repeated) for _ in range(3)]
     assert [suggestion.number for suggestion in after] == [0, 2, 3]
     assert [after[0].params, after[1].params] == [before[0].params, before[2].params]
@@ -154,7 +154,7 @@ def test_a_larger_budget_extends_a_sweep_and_a_smaller_one_runs_nothing(tmp_path
     Driver(opened(tmp_path, settings(trials=3))).run()
     assert opened(tmp_path, settings(trials=2)).next() is None
     more = opened(tmp_path, settings(trials=5))
-    assert more.left == 2
+    assert more.remaining == 2
     Driver(more).run()
     assert [trial.number for trial in more.trials(*ENDED)] == [0, 1, 2, 3, 4]
 
@@ -185,7 +185,7 @@ def test_the_value_of_a_trial_is_its_best_evaluation_of_the_metrics_stage(tmp_pa
     study = opened(tmp_path, settings(asha=None))
     study.next()
     for stage, epoch, loss in (("baseline", 1, 0.1), ("joint", 1, 3.0), ("joint", 2, 2.0), ("joint", 3, 2.5)):
-        assert not study.evaluated(0, stage, epoch, loss)
+        assert not study.report_evaluation(0, stage, epoch, loss)
     study.complete(0, "b", "r", 1.0)
     trial = study.trials()[0]
     assert trial.value == 2.0
@@ -196,7 +196,7 @@ def test_the_value_of_a_trial_is_its_best_evaluation_of_the_metrics_stage(tmp_pa
 def test_a_trial_without_the_metric_has_failed(tmp_path: Path) -> None:
     study = opened(tmp_path)
     study.next()
-    assert not study.evaluated(0, "joint", 1, None)
+    assert not study.report_evaluation(0, "joint", 1, None)
     study.complete(0, "b", "r", 1.0)
     trial = study.trials()[0]
     assert (trial.state, trial.user_attrs["reason"]) == (TrialState.FAIL, "it never reported joint/dev_loss")
@@ -208,9 +208,9 @@ def test_a_stopped_trial_stays_stopped(tmp_path: Path) -> None:
     study = opened(tmp_path)
     for number, loss in enumerate((1.0, 2.0)):
         study.next()
-        assert study.evaluated(number, "baseline", 2, loss) is (number == 1)
-    assert study.evaluated(1, "baseline", 2, 2.0)
-    assert study.evaluated(1, "joint", 1, 0.0)
+        assert study.report_evaluation(number, "baseline", 2, loss) is (number == 1)
+    assert study.report_evaluation(1, "baseline", 2, 2.0)
+    assert study.report_evaluation(1, "joint", 1, 0.0)
     study.complete(1, "b", "r", 1.0)
     study.fail(1, "it died")
     assert [trial.state for trial in study.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
@@ -234,10 +234,10 @@ def test_rungs_are_powers_of_the_factor_from_the_grace_on_and_before_the_end() -
     ],
 )
 def test_the_best_third_continues(value: float, others: list[float], behind: bool) -> None:
-    assert falls_behind(value, others, 3) is behind
+    assert should_prune(value, others, 3) is behind
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30, unique=True), st.integers(2, 5))
 def test_one_in_factor_trials_at_a_rung_continues(values: list[float], factor: int) -> None:
-    continued = [v for i, v in enumerate(values) if not falls_behind(v, values[:i] + values[i + 1 :], factor)]
+    continued = [v for i, v in enumerate(values) if not should_prune(v, values[:i] + values[i + 1 :], factor)]
     assert sorted(continued) == sorted(values)[: max(1, len(values) // factor)]

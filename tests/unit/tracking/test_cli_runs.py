@@ -107,7 +107,7 @@ def test_sync_names_the_runs_that_cannot_be_sent(agggen: Run, track: Track, tmp_
     arguments = ("sync", "--runs", tmp_path, "--uri", "nonsense://user:hunter2@x", "--patience", "5")
     code, _, err = agggen(*arguments)
     assert (code, "hunter2" in err) == (6, False)
-    assert f"MLflow misses parts of 1 of 1 runs: {tracker.run_name} (2 entries: " in err
+    assert f"MLflow lacks entries of 1 of 1 runs: {tracker.run_name} (2 entries: " in err
     for name, advice in (("noone", "`agggen runs list` shows all"), (f"{tracker.run_name}s", "did you mean test_")):
         check_refused(agggen("sync", name, "--runs", tmp_path), 2, f"no run {name!r} in {tmp_path}; {advice}")
 
@@ -134,7 +134,7 @@ def test_runs_of_an_unreachable_server_are_waited_for_once(agggen: Run, tmp_path
     begin = time.monotonic()
     code, _, err = agggen("sync", "--runs", tmp_path, "--patience", "4")
     assert time.monotonic() - begin < 8
-    assert (code, "MLflow misses parts of 3 of 3 runs" in err) == (6, True)
+    assert (code, "MLflow lacks entries of 3 of 3 runs" in err) == (6, True)
 
 
 def test_sync_takes_a_password_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

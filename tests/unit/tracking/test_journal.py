@@ -4,7 +4,7 @@ import json
 import math
 from pathlib import Path
 
-from agggen_platform.tracking.journal import Entry, Journal, entries, numbers
+from agggen_platform.tracking.journal import Entry, Journal, entries, metric_values
 
 
 def metrics(step: int, **values: float) -> dict[str, object]:
@@ -21,7 +21,7 @@ def test_entries_are_read_from_any_line_on(tmp_path: Path) -> None:
     log.append(metrics(2, loss=3.0))  # opens it again
     first, second, third = entries(path)
     assert first.event is not None
-    assert str(numbers(first.event)) == str(values)
+    assert str(metric_values(first.event)) == str(values)
     assert list(entries(path, first.end)) == [second, third]
     assert third.end == path.stat().st_size
     for line in path.read_text(encoding="utf-8").splitlines():

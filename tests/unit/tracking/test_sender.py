@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) ->
     _, messages, _, end = run_against(None, tmp_path / "runs", 60)
     assert end < 1
     assert len(messages) == 1
-    assert "the run log misses parts of this run: cannot write" in messages[0]
+    assert "the run log is incomplete: cannot write" in messages[0]
 
 
 class ArtifactStore:

@@ -36,9 +36,9 @@ def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfi
 def test_invalid_rows_are_reported_and_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(catalogue(tmp_path, monkeypatch, bad=1), max_reject_share=0.5)
     messages: list[str] = []
-    train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append)
+    train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append)
     path = tmp_path / "runs" / "r" / "rejects.jsonl"
-    assert messages == [f"1 records of e2e/train cannot be read: {path}"]
+    assert messages == [f"1 invalid records of e2e/train are left out; see {path}"]
     (reject,) = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     assert (Path(reject["file"]).name, reject["line"]) == ("trainset.csv", 21)
 
@@ -63,9 +63,9 @@ def test_a_text_that_cannot_be_segmented_is_reported(tmp_path: Path, monkeypatch
         return len(stopped) == 1
 
     with pytest.raises(StoppedError):
-        train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append, on_evaluation=stop)
+        train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append, on_evaluation=stop)
     path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", str(tmp_path / "toy")
-    assert messages == [f"1 texts of {toy}/{split} are left out: {path}" for split in ("train", "dev")]
+    assert messages == [f"1 texts of {toy}/{split} are left out; see {path}" for split in ("train", "dev")]
     rejects = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     reason = "reference 1: AggGenError: a text is too long for the model"
     assert rejects == [
@@ -73,7 +73,7 @@ def test_a_text_that_cannot_be_segmented_is_reported(tmp_path: Path, monkeypatch
         {"file": f"{toy}/dev", "line": None, "id": "Strada", "reason": reason},
     ]
     messages.clear()
-    assert train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append, on_evaluation=stop).trained
+    assert train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append, on_evaluation=stop).trained
     assert len(messages) == 2, "a resumed run reports the same texts"
 
 

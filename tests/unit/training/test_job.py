@@ -17,7 +17,7 @@ from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.job import Finished, data_of, default_name, train_job
+from agggen_platform.training.job import TrainedRun, data_of, default_name, train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
@@ -32,7 +32,7 @@ def config(corpus: Path) -> JobConfig:
 
 
 @pytest.fixture(scope="module")
-def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
     """An uninterrupted run."""
     return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"))
 
@@ -44,7 +44,7 @@ def events(run: Path) -> list[dict[str, Any]]:
 # --- output ---
 
 
-def test_a_job_writes_a_bundle_and_returns_its_address(whole: Finished, config: JobConfig, corpus: Path) -> None:
+def test_a_job_writes_a_bundle_and_returns_its_address(whole: TrainedRun, config: JobConfig, corpus: Path) -> None:
     assert whole.trained and whole.run_name == "whole"
     assert whole.path.parts[-2:] == ("whole", "bundle") and whole.address == str(whole.path)
     assert whole.ui_command == "agggen runs ui --uri nonsense://x"
@@ -55,7 +55,7 @@ def test_a_job_writes_a_bundle_and_returns_its_address(whole: Finished, config: 
     assert bundle.metrics["joint.updates"] == 6
 
 
-def test_the_run_log_is_complete(whole: Finished, corpus: Path) -> None:
+def test_the_run_log_is_complete(whole: TrainedRun, corpus: Path) -> None:
     run = whole.path.parent
     log = events(run)
     params = next(event["values"] for event in log if event["event"] == "params")
@@ -83,7 +83,7 @@ def test_the_run_log_is_complete(whole: Finished, corpus: Path) -> None:
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
 
-def test_a_finished_run_is_not_trained_again(whole: Finished, config: JobConfig, corpus: Path) -> None:
+def test_a_finished_run_is_not_trained_again(whole: TrainedRun, config: JobConfig, corpus: Path) -> None:
     log = (whole.path.parent / "tracking.jsonl").read_bytes()
     repeated = train_job(config, "whole", runs_dir=whole.path.parents[1], show=lambda _: pytest.fail("it trains"))
     assert (repeated.trained, repeated.path, repeated.address) == (False, whole.path, whole.address)
@@ -91,7 +91,7 @@ def test_a_finished_run_is_not_trained_again(whole: Finished, config: JobConfig,
 
 
 def test_a_run_that_was_changed_or_has_other_settings_or_data_is_refused(
-    whole: Finished, config: JobConfig, tmp_path: Path
+    whole: TrainedRun, config: JobConfig, tmp_path: Path
 ) -> None:
     shutil.copytree(whole.path.parent, tmp_path / "r")
     changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
@@ -113,7 +113,7 @@ def test_a_run_that_was_changed_or_has_other_settings_or_data_is_refused(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_a_checkpoint_and_the_same_call_resumes(
-    whole: Finished, config: JobConfig, tmp_path: Path, number: signal.Signals
+    whole: TrainedRun, config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
     def interrupt(event: TrainingEvent) -> None:
         if (event.stage, event.kind, event.step) == ("joint", "log", 2):
@@ -160,7 +160,7 @@ def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_store_gets_all_files_and_a_killed_upload_is_repeated(
-    whole: Finished,
+    whole: TrainedRun,
     config: JobConfig,
     tmp_path: Path,
     bucket: str,
@@ -186,7 +186,7 @@ def _no_updates(event: TrainingEvent) -> None:
 
 
 def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
-    whole: Finished, config: JobConfig, tmp_path: Path, bucket: str
+    whole: TrainedRun, config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
     """The name of a run does not depend on its store."""
     shutil.copytree(whole.path.parent, tmp_path / "runs" / "whole")
@@ -203,7 +203,7 @@ def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
 
 
 def test_a_run_resumed_on_another_machine_continues_its_log_and_its_run_in_mlflow(
-    whole: Finished, config: JobConfig, tmp_path: Path
+    whole: TrainedRun, config: JobConfig, tmp_path: Path
 ) -> None:
     from mlflow import MlflowClient
 
@@ -254,7 +254,7 @@ def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig,
 
 
 def test_a_job_killed_after_its_bundle_completes_its_log_when_repeated(
-    whole: Finished, config: JobConfig, tmp_path: Path
+    whole: TrainedRun, config: JobConfig, tmp_path: Path
 ) -> None:
     shutil.copytree(whole.path.parent, tmp_path / "whole")
     log = tmp_path / "whole" / "tracking.jsonl"

@@ -12,7 +12,7 @@ from agggen.training.data import Data
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.prepared import prepared_in, read_prepared
+from agggen_platform.training.prepared import load_or_prepare, read_prepared
 from tests.unit.model.enumeration import random_example
 from tests.unit.training.toy import RECORDS, config_of
 
@@ -33,7 +33,7 @@ DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sen
 
 
 def test_examples_are_read_unchanged(config: JobConfig, tmp_path: Path) -> None:
-    written, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    written, place = load_or_prepare(Folder(str(tmp_path)), config, DATA)
     read = read_prepared(Folder(str(tmp_path)), place)
     expected = prepare(config, DATA.train, DATA.dev)
     assert content(read) == content(written) == content(expected)
@@ -48,7 +48,7 @@ def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monke
     bare = replace(random_example(4, 2, []), facts=())
     examples = Prepared(written.encoder, [odd, bare], written.dev, "a segmenter")
     monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: examples)
-    _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    _, place = load_or_prepare(Folder(str(tmp_path)), config, DATA)
     assert content(read_prepared(Folder(str(tmp_path)), place)) == content(examples)
 
 
@@ -58,7 +58,7 @@ def test_a_worker_stores_examples_in_less_than_100_bytes_of_python_objects(
     written = prepare(config, DATA.train, DATA.dev)
     many = replace(written, train=[*written.train] * 250)
     monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: many)
-    _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    _, place = load_or_prepare(Folder(str(tmp_path)), config, DATA)
     tracemalloc.start()
     read = read_prepared(Folder(str(tmp_path)), place)
     traced, _ = tracemalloc.get_traced_memory()
@@ -73,7 +73,7 @@ def test_the_path_of_examples_depends_on_exactly_what_affects_them(config: JobCo
     folder = Folder(str(tmp_path))
 
     def place(changed: JobConfig, data: Data = DATA) -> str:
-        return prepared_in(folder, changed, data)[1]
+        return load_or_prepare(folder, changed, data)[1]
 
     same = [
         config,
@@ -97,14 +97,14 @@ def test_an_incomplete_folder_is_written_again_and_damaged_examples_are_refused(
     config: JobConfig, tmp_path: Path
 ) -> None:
     folder = Folder(str(tmp_path))
-    _, place = prepared_in(folder, config, DATA)
+    _, place = load_or_prepare(folder, config, DATA)
     folder.delete(f"{place}/encoder.json")  # the file that is written last
-    written, _ = prepared_in(folder, config, DATA)
+    written, _ = load_or_prepare(folder, config, DATA)
     assert content(read_prepared(folder, place)) == content(written)
     whole = folder.read(f"{place}/train.parquet")
     assert whole is not None
     folder.write(f"{place}/train.parquet", whole[:-1] + b"?")
     with pytest.raises(StorageError, match=r"train\.parquet is damaged"):
         read_prepared(folder, place)
-    with pytest.raises(StorageError, match=r"every worker must see the run's folder, so set storage\.url"):
+    with pytest.raises(StorageError, match=r"does not exist on this node; set storage\.url"):
         read_prepared(folder, "prepared/nowhere")

@@ -15,7 +15,7 @@ from agggen.run import prepare
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import data_of, default_name, train_job
-from agggen_platform.training.prepared import prepared_in, read_prepared
+from agggen_platform.training.prepared import load_or_prepare, read_prepared
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
@@ -73,12 +73,12 @@ def test_predicate_embeddings_of_another_size_are_not_taken(config: JobConfig, s
 
 def test_workers_read_the_same_start(config: JobConfig, start: Path, tmp_path: Path) -> None:
     folder, second_stage = Folder(str(tmp_path)), from_start(config, start)
-    written, place = prepared_in(folder, second_stage, data_of(second_stage))
+    written, place = load_or_prepare(folder, second_stage, data_of(second_stage))
     result = read_prepared(folder, place).start
     assert result.keys() == written.start.keys()
     assert all(torch.equal(result[name], written.start[name]) for name in result)
     other = replace(second_stage, model=replace(second_stage.model, predicate_dim=second_stage.model.predicate_dim + 3))
-    assert prepared_in(folder, other, data_of(other))[1] != place, "what is taken from the start differs"
+    assert load_or_prepare(folder, other, data_of(other))[1] != place, "what is taken from the start differs"
 
 
 @pytest.mark.parametrize(

@@ -12,33 +12,33 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
-SECONDS = 30.0  # seconds between two copies; if the machine fails, at most these seconds of the log are lost
+SECONDS = 30.0  # between two copies; if the machine fails, at most this much of the log is lost
 
 
 @contextmanager
-def stored_log(
-    folder: Path, store: Folder, others: tuple[str, ...], claimed: Callable[[], None], report: Callable[[str], None]
+def log_backup(
+    folder: Path, store: Folder, other: tuple[str, ...], check_claim: Callable[[], None], report: Callable[[str], None]
 ) -> Iterator[None]:
-    """Fetches the log and samples of a run into `folder`, and during the block regularly copies them to `store`.
+    """Downloads the log and samples of a run from `store` to `folder`; in the block, regularly copies them to `store`.
 
-    A log in `folder` that begins with the stored one is kept. A failed copy is reported but not raised.
+    Nothing is downloaded if the log in `folder` begins with the stored one. A failed copy is reported but not raised.
 
     Args:
-        others: names of files and folders in `folder` that do not belong to the log.
-        claimed: raises if the store's claim is lost; called before each copy.
+        other: names of files and folders in `folder` that are not part of the log.
+        check_claim: called before each copy; raises if the claim on the store is lost.
     """
     local = Folder(str(folder))
 
     def is_log(name: str) -> bool:
         top = name.partition("/")[0]
-        return not top.startswith(".") and top not in others and not top.endswith((".lock", ".tmp"))
+        return not top.startswith(".") and top not in other and not top.endswith((".lock", ".tmp"))
 
-    stored = store.read(journal.NAME)
-    if stored is not None and not (local.read(journal.NAME) or b"").startswith(stored):
+    stored = store.read(journal.FILE_NAME)
+    if stored is not None and not (local.read(journal.FILE_NAME) or b"").startswith(stored):
         for name in filter(is_log, store.names()):
             with local.new(name) as path:
                 store.download(name, path)
-    copied: dict[str, tuple[int, int]] = {}
+    copied: dict[str, tuple[int, int]] = {}  # size and modification time of each copied file
     ended, failed = threading.Event(), False
 
     def copy() -> None:
@@ -46,21 +46,21 @@ def stored_log(
         try:
             for name in filter(is_log, local.names()):
                 status = (folder / name).stat()
-                if copied.get(name) != (now := (status.st_size, status.st_mtime_ns)):
-                    claimed()
+                if copied.get(name) != (version := (status.st_size, status.st_mtime_ns)):
+                    check_claim()
                     store.upload(name, folder / name)
-                    copied[name] = now
+                    copied[name] = version
             failed = False
         except (StorageError, FileNotFoundError) as error:
             if not failed:
-                report(f"warning: the run log in {folder} is not copied to {store} for now: {error}")
+                report(f"warning: the run log in {folder} is not copied to {store} until this error ends: {error}")
             failed = True
 
     def copy_repeatedly() -> None:
         try:
             while not ended.wait(SECONDS):
                 copy()
-        except AggGenError:  # the claim is lost, which the run detects itself
+        except AggGenError:  # the claim is lost; the run notices it, too
             return
 
     thread = threading.Thread(target=copy_repeatedly, name="run log", daemon=True)
