@@ -109,9 +109,7 @@ class RecordService:
     async def align(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
         """The facts of each text, each with the triples that it expresses."""
 
-        return await self._answers(
-            entries, partial(self._text, AlignRecord), self.engine.align, _alignment_json, seconds
-        )
+        return await self._answers(entries, partial(self._text, AlignRecord), self.engine.align, _facts_json, seconds)
 
     async def check(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
         """The results of the checks of each text."""
@@ -263,7 +261,7 @@ def _plans_json(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
     return {"plans": [plan.as_dict() | {"probability": probability(plan.log_probability)} for plan in plans]}
 
 
-def _alignment_json(text: Text, aligned: AlignedText) -> dict[str, Any]:
+def _facts_json(text: Text, aligned: AlignedText) -> dict[str, Any]:
     triples = dict(zip(text.record.predicates, text.record.triples, strict=True))
     facts = []
     for fact, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True):

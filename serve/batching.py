@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from agggen_platform.serving.config import BatchConfig
-from serve.engine import DEADLINE_PASSED, INTERNAL, Failure
+from serve.engine import INTERNAL, TIMEOUT, Failure
 from serve.meters import Metrics
 
 _log = logging.getLogger("agggen.serve")
@@ -122,7 +122,7 @@ class Batcher(Generic[T, A]):
         finally:
             for entry in entries:
                 self._waiting.pop(entry.number, None)
-                entry.settle(DEADLINE_PASSED)
+                entry.settle(TIMEOUT)
         return [entry.answer.result() for entry in entries]
 
     def _entry(self, item: T, call: int, rank: int, now: float, deadline: float) -> _QueuedItem[T, A]:
@@ -131,7 +131,7 @@ class Batcher(Generic[T, A]):
         answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
         entry = _QueuedItem(item, traits, key, rank, next(self._numbers), now, deadline, answer)
         if deadline <= now:
-            entry.settle(DEADLINE_PASSED)
+            entry.settle(TIMEOUT)
         elif len(self._waiting) >= self._config.queue:
             entry.settle(Failure("busy", f"the queue is full ({self._config.queue} records); try again later"))
         else:
@@ -189,7 +189,7 @@ class Batcher(Generic[T, A]):
     def _take(self, now: float) -> list[_QueuedItem[T, A]]:
         """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
-            self._waiting.pop(entry.number).settle(DEADLINE_PASSED)
+            self._waiting.pop(entry.number).settle(TIMEOUT)
         if not self._waiting:
             return []
         oldest = self._oldest()
@@ -212,7 +212,7 @@ class Batcher(Generic[T, A]):
             self.failed_in_a_row = 0
             return answers
         except Abandoned:
-            return [DEADLINE_PASSED] * len(items)
+            return [TIMEOUT] * len(items)
         except Exception:
             if len(items) == 1:
                 _log.exception("a record could not be processed")

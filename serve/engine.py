@@ -56,7 +56,7 @@ class Failure:
     field: str | None = None  # of the record
 
 
-DEADLINE_PASSED = Failure("deadline", "the deadline passed before this record was done")
+TIMEOUT = Failure("deadline", "the deadline passed before this record was done")
 INTERNAL = Failure("internal", "this record could not be processed; the server's log has the error")
 
 

@@ -18,18 +18,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen_platform.serving.config import ServeConfig
-from serve.engine import (
-    DEADLINE_PASSED,
-    INTERNAL,
-    Checked,
-    Examples,
-    Failure,
-    Job,
-    ModelCard,
-    ReplicaAnswers,
-    Result,
-    Text,
-)
+from serve.engine import INTERNAL, TIMEOUT, Checked, Examples, Failure, Job, ModelCard, ReplicaAnswers, Result, Text
 from serve.errors import Problem
 from serve.scaling import GeneratorState
 
@@ -173,7 +162,7 @@ class HandleEngine:
                     return failure
                 _log.warning("a replica was lost (%s); trying again", type(error).__name__)
             await asyncio.sleep(min(_RETRY_DELAY_S, max(deadline - _now(), 0)))
-        return DEADLINE_PASSED
+        return TIMEOUT
 
 
 async def _within(response: Any, seconds: float) -> Any:

@@ -86,12 +86,10 @@ class PlannerReplica(Replica[_Search, PlanResult]):
         plannable = [search for search, refused in zip(searches, refusals, strict=True) if refused is None]
         configs = [search.job.settings(self._planner.config) for search in plannable]
         distributions = self._planner.distributions([search.job.record for search in plannable], configs)
-        planned = iter(map(self._plan_result, plannable, distributions, configs))
+        planned = iter(map(self._result, plannable, distributions, configs))
         return [refused or next(planned) for refused in refusals]
 
-    def _plan_result(
-        self, search: _Search, distribution: PlanDistribution, config: InferenceConfig
-    ) -> PlanResult | Failure:
+    def _result(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> PlanResult | Failure:
         try:
             if search.k is not None:
                 return self._planner.plans_of(search.job.record, distribution, search.k, config)

@@ -37,12 +37,7 @@ from serve.observe import current_request
 _log = logging.getLogger("agggen.serve")
 
 ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:stream")
-_UNTRACED_STATUSES = (
-    401,
-    403,
-    404,
-    405,
-)  # statuses not traced, so that requests without access cannot fill the experiment
+_UNTRACED_STATUSES = (401, 403, 404, 405)  # so that unauthorized requests cannot fill the experiment
 _MAX_CALLS = 256  # the largest number of calls with a span in a trace; a stream may make thousands of calls
 _MAX_IDS = 20  # the largest number of ids of unfulfilled records in a trace
 _QUEUE, _EXPORT_DELAY_MS = 2048, 2000

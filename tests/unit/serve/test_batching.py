@@ -24,10 +24,7 @@ class Doubling(Batcher[int, int]):
     """Doubles numbers in batches of at most 8, which do not wait to fill, and records its batches."""
 
     def __init__(
-        self,
-        traits: Callable[[int], Traits] = lambda item: Traits(),
-        meters: Metrics | None = None,
-        **config: float,
+        self, traits: Callable[[int], Traits] = lambda item: Traits(), meters: Metrics | None = None, **config: float
     ) -> None:
         settings: dict[str, Any] = {"records": 8, "wait_ms": 0} | config
         super().__init__(self.double, BatchConfig(**settings), traits, meters)

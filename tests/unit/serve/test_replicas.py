@@ -256,9 +256,7 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     run(planner.check_health())
     answers = run(planner.candidates([Job(record) for record in RECORDS], LONG)).answers
     assert {answer.code for answer in answers if isinstance(answer, Failure)} == {"internal"}
-    with pytest.raises(
-        RuntimeError, match=r"5 consecutive records failed, and so does the self-test: .*the device is gone"
-    ):
+    with pytest.raises(RuntimeError, match=r"5 consecutive records failed, .* the self-test: .*the device is gone"):
         run(planner.check_health())
     broken[0] = False
     run(planner.check_health())
