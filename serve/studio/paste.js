@@ -61,10 +61,10 @@ function fromRow(row, known) {
   const texts = [];
   const triples = [];
   for (const [key, value] of Object.entries(row)) {
-    const said = value === null || value === undefined || typeof value === "object" ? "" : String(value).trim();
-    if (!said || !key) continue;
-    if (isText(key)) texts.push(said);
-    else if (!NOT_PREDICATES.has(key) || known.includes(key)) triples.push([subject, key, said]);
+    const content = value === null || value === undefined || typeof value === "object" ? "" : String(value).trim();
+    if (!content || !key) continue;
+    if (isText(key)) texts.push(content);
+    else if (!NOT_PREDICATES.has(key) || known.includes(key)) triples.push([subject, key, content]);
   }
   return { id: row.id, triples, texts };
 }

@@ -17,7 +17,7 @@ export function coloured({ text, facts, check = null, predicates = [], copied = 
   const mentions = (check?.values ?? []).filter((value) => value.start !== undefined).map((value) => ({ start: value.start, end: value.end, fact: predicates.indexOf(value.predicate) }));
   const unsupported = (check?.invented ?? []).flatMap((word) => occurrences(characters, word)).concat((check?.invented_spans ?? []).map(([start, end]) => ({ start, end })));
   const edges = new Set([0, characters.length]);
-  for (const { start, end } of [...facts, ...mentions, ...strange]) edges.add(start).add(end);
+  for (const { start, end } of [...facts, ...mentions, ...unsupported]) edges.add(start).add(end);
   for (const [start, end] of copied) edges.add(start).add(end);
   for (const fact of facts) edges.add(trimmedEnd(characters, fact));
   const cuts = [...edges].sort((a, b) => a - b);
