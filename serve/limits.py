@@ -109,7 +109,7 @@ class StreamBody:
             if received > limits.stream_bytes:
                 self._problem = _too_large(limits.stream_bytes)
             elif self._data and self._buffer.waiting + len(chunk) > limits.stream_buffer_bytes:
-                self._problem = Problem("busy", "the buffer that all streams share is full: send more slowly")
+                self._problem = Problem("busy", "the buffer of all streams is full: send more slowly")
             else:
                 self._data += chunk
                 self._buffer.waiting += len(chunk)

@@ -53,7 +53,7 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
         other = replace(config, bundle=compare, shown_as=None, fingerprint=None)
         other = find_target(other).fixed(other)
         if other.fingerprint == config.fingerprint:
-            raise ConfigError(f"{compare} is the served bundle itself: choose another bundle to compare")
+            raise ConfigError(f"{compare} is the served bundle itself: choose another one to compare")
         compared = _engine(other)
     return api(_engine(config), config, compared=compared)
 
