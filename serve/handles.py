@@ -65,23 +65,23 @@ class HandleEngine:
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Result[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record."""
-        return await self._ask("plan", jobs, seconds, lambda part, left: self._planner.plan.remote(part, k, left))
+        return await self._batched("plan", jobs, seconds, lambda part, left: self._planner.plan.remote(part, k, left))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Result[AlignedText] | Failure]:
         """The most likely predicates of each fact of each text."""
-        return await self._ask("align", texts, seconds, self._generator.align.remote)
+        return await self._batched("align", texts, seconds, self._generator.align.remote)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> list[Result[Checked] | Failure]:
         """The results of the checks of each text."""
-        return await self._ask("check", texts, seconds, self._generator.check.remote)
+        return await self._batched("check", texts, seconds, self._generator.check.remote)
 
     async def examples(self) -> Examples:
         """Records of the served bundle's corpus; raises Problem if no planner answers within 30 seconds."""
-        return await self._ask_planner(self._planner.examples, 30.0)
+        return await self._call_planner(self._planner.examples, 30.0)
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
         """The served model; raises Problem if no planner answers within `seconds`."""
-        return await self._ask_planner(self._planner.card, seconds)
+        return await self._call_planner(self._planner.card, seconds)
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
         """The served model; raises Problem until planners and generators have loaded it and passed their self-test.
@@ -113,13 +113,13 @@ class HandleEngine:
         written = iter(await self._answers("write", ready, deadline, write) if ready else ())
         return [plans if isinstance(plans, Failure) else next(written) for plans in planned.answers]
 
-    async def _ask_planner(self, method: Any, seconds: float) -> Any:
+    async def _call_planner(self, method: Any, seconds: float) -> Any:
         result = await self._attempts(_now() + seconds, lambda left: method.remote())
         if isinstance(result, Failure):
             raise Problem("unavailable", f"no planner is ready: {result.message}")
         return result
 
-    async def _ask(self, span: str, items: Sequence[T], seconds: float, call: Call) -> list[Any]:
+    async def _batched(self, span: str, items: Sequence[T], seconds: float, call: Call) -> list[Any]:
         return await self._in_parts(lambda part, deadline: self._answers(span, part, deadline, call), items, seconds)
 
     async def _in_parts(

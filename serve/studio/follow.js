@@ -53,7 +53,7 @@ export class Follower {
     this.setStatus({ kind: "working" });
     const slow = setTimeout(() => version === this.version && this.setStatus({ kind: "slow" }), SLOW_MS);
     try {
-      const result = await this.ask(turn, doc);
+      const result = await this.requestText(turn, doc);
       if (version !== this.version) return;
       clearTimeout(slow);
       this.since = null;
@@ -81,7 +81,7 @@ export class Follower {
   }
 
   /** The text of the user's plan, else of the model's best plan that satisfies the pins. */
-  async ask(turn, doc) {
+  async requestText(turn, doc) {
     const predicates = names(doc.triples);
     const record = { triples: doc.triples };
     const level = doc.level ? { level: doc.level } : {};
