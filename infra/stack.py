@@ -1,11 +1,11 @@
-"""PostgreSQL, an S3 server and MLflow on one machine without containers, as processes that start and end together.
+"""PostgreSQL, an S3 server and MLflow as processes on one machine, which start and stop together.
 
     python -m infra.stack [up]               # until Ctrl-C; `source .stack/env` in another shell
-    python -m infra.stack run -- COMMAND     # for as long as COMMAND runs, with its exit status
+    python -m infra.stack run -- COMMAND     # while COMMAND runs; returns its exit status
 
 All servers listen on 127.0.0.1 and require a password. Data, passwords and logs are in one folder (``.stack``) and
-survive a restart. A server that dies is not restarted, since that would hide the cause: all servers are stopped, and
-the same command starts them again. ``agggen doctor`` reports whether they answer.
+survive a restart. If a server dies, all are stopped, since a restart would hide the cause; the same command starts them
+again. ``agggen doctor`` checks them.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ PORTS = {"postgres": 15432, "s3": 9000, "mlflow": 5000}
 RAY_PORTS = {"ray": 8265, "ray-cluster": 6379, "ray-client": 10001, "ray-agent": 52365}
 PASSWORDS = ("postgres", "mlflow_database", "mlflow_admin", "mlflow_session", "s3_key_id", "s3_secret", "ray_token")
 OTHER_STORES = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
-"""Variables that select another store; the stack and `.stack/env` unset them."""
+"""Variables that would override the stack's S3 credentials; the stack and `.stack/env` unset them."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Creates the stack's folder and holds its lock; else raises StackError."""
+    """Creates the stack's folder and holds its lock during the block; raises StackError."""
     try:
-        # If root starts the stack, PostgreSQL runs as another user, who must be able to reach its own subfolder.
+        # If root starts the stack, PostgreSQL runs as another user, who needs access to a subfolder.
         folder.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError as error:
-        raise StackError(f"{folder} cannot be used ({error.strerror}); choose a folder by --state", 2) from error
+        raise StackError(f"{folder} cannot be used ({error.strerror}); choose another with --state", 2) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StackError(f"a stack runs in {folder} already; --state names another folder", 2) from None
+            raise StackError(f"another stack already runs in {folder}; choose another folder with --state", 2) from None
         yield
 
 
 def read_passwords(folder: Path) -> dict[str, str]:
-    """The passwords in ``stack.json``; before the first start, new random ones."""
+    """The passwords in ``stack.json``, or random ones if the file does not exist."""
     file = folder / "stack.json"
     if not file.exists():
         return {name: secrets.token_hex(24) for name in PASSWORDS}
@@ -69,11 +69,11 @@ def write_environment(path: Path, environment: Mapping[str, str]) -> None:
 
 
 def choose_ports(free: bool, ray: bool) -> dict[str, int]:
-    """A port for each server: the default ports, or StackError if one is in use; with `free`, unused ones."""
+    """A port for each server: the default ports (raises StackError if one is in use), or with `free` unused ones."""
     ports = PORTS | (RAY_PORTS if ray else {})
     if not free:
         if used := [f"{HOST}:{port} ({name})" for name, port in ports.items() if not is_free(port)]:
-            raise StackError(f"in use: {', '.join(used)}; --free-ports uses other ports", 2)
+            raise StackError(f"ports in use: {', '.join(used)}; --free-ports chooses other ports", 2)
         return ports
     with ExitStack() as contexts:
         sockets = [contexts.enter_context(socket.create_server((HOST, 0))) for _ in ports]
@@ -97,7 +97,7 @@ def run(folder: Path, ray: bool, free_ports: bool, command: Sequence[str] | None
                 supervisor.start(server)
             write_environment(folder / "env", environment)
             if command is None:
-                print(f"The stack is up. In another shell:  source {folder / 'env'}", file=sys.stderr, flush=True)
+                print(f"The stack is ready. In another shell:  source {folder / 'env'}", file=sys.stderr, flush=True)
                 supervisor.watch(lambda: False)
                 return 0
             return _run_command(command, environment, supervisor)
@@ -128,12 +128,12 @@ def _exit(number: int, _: object) -> NoReturn:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m infra.stack", description=(__doc__ or "").splitlines()[0])
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--state", type=Path, default=Path(".stack"), help="the folder of data, passwords and logs")
-    options.add_argument("--ray", action="store_true", help="also start a Ray head, with a token")
-    options.add_argument("--free-ports", action="store_true", help="use ports that are free now")
+    options.add_argument("--state", type=Path, default=Path(".stack"), help="folder of data, passwords and logs")
+    options.add_argument("--ray", action="store_true", help="also start a Ray head with a token")
+    options.add_argument("--free-ports", action="store_true", help="use unused ports instead of the default ones")
     actions = parser.add_subparsers(dest="action")
-    actions.add_parser("up", parents=[options], help="until Ctrl-C (the default)")
-    actions.add_parser("run", parents=[options], help="for as long as COMMAND runs").add_argument("command", nargs="+")
+    actions.add_parser("up", parents=[options], help="run until Ctrl-C (the default)")
+    actions.add_parser("run", parents=[options], help="run while COMMAND runs").add_argument("command", nargs="+")
     arguments = parser.parse_args(sys.argv[1:] or ["up"])
     command = arguments.command if arguments.action == "run" else None
     try:

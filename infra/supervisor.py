@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
-_FOREIGN = ("MLFLOW_", "AWS_", "RCLONE_", "PG", "RAY_")  # prefixes of variables that servers do not inherit
+_NOT_INHERITED = ("MLFLOW_", "AWS_", "RCLONE_", "PG", "RAY_")  # prefixes of variables
 _STOP_SECONDS = 15.0  # between the stop signal and SIGKILL
 _POLL_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
 
 
 class StackError(Exception):
-    """A server does not start, does not answer or has ended (status 1), or the request is invalid (status 2)."""
+    """A server does not start, does not answer or has died (exit status 1), or the request is invalid (2)."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
@@ -32,14 +32,14 @@ class StackError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """How to start a server, and how to check that it answers."""
+    """The command and settings of a server, and the check that it answers."""
 
     name: str
     command: Sequence[str]
     check: Callable[[], object]  # raises while the server does not answer
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables added to `clean_environment`. Passwords belong here, since any user can read a command line."""
-    user: str | None = None  # the user that runs the server; only root can set it
+    """Variables added to `clean_environment`, for passwords too, since any user can read command lines."""
+    user: str | None = None  # runs the server; only root can use another user
     stop_signal: signal.Signals = signal.SIGTERM
     patience: float = 60.0  # seconds within which the server must answer, even on a busy machine
 
@@ -54,7 +54,7 @@ class Supervisor:
     def start(self, server: Server) -> None:
         """Starts a server and returns when it answers.
 
-        Raises StackError if it does not, or if another server died; `stop` must still be called.
+        Raises StackError if it does not answer in time, or if any server died; the caller must still call `stop`.
         """
         begin = time.monotonic()
 
@@ -74,7 +74,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C reaches only this process, which stops the servers in order
+                    start_new_session=True,  # keeps Ctrl-C from the servers: this process stops them in order
                     preexec_fn=end_with_parent,
                     **as_user(server.user),
                 )
@@ -125,7 +125,7 @@ class Supervisor:
 
 
 def _problem(check: Callable[[], object]) -> str | None:
-    """Why a server does not answer yet; None if it answers. Client libraries raise many types of exceptions."""
+    """The error of a server's check, of any type; None if the server answers."""
     try:
         check()
     except Exception as error:
@@ -134,8 +134,8 @@ def _problem(check: Callable[[], object]) -> str | None:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without the configuration of other stores, clusters and databases."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    """This process's environment without settings of other stores, clusters and databases."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     no_proxy = ",".join(filter(None, (inherited.get("NO_PROXY"), HOST, "localhost")))
     return inherited | {"NO_PROXY": no_proxy, "no_proxy": no_proxy}
 

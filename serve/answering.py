@@ -22,7 +22,7 @@ from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
-from serve.engine import Answered, Checked, Failure, Job, ModelCard, Text
+from serve.engine import Checked, Failure, Job, ModelCard, Result, Text
 from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
@@ -38,8 +38,8 @@ from serve.schemas import (
     inference,
 )
 
-CARD_SECONDS = 5.0
-"""How long the model card is cached."""
+CARD_CACHE_SECONDS = 5.0
+"""Lifetime of the cached model card."""
 
 Answer = dict[str, Any] | Problem
 _RecordIn = TypeVar("_RecordIn", bound=RecordIn)
@@ -48,24 +48,24 @@ _Work = TypeVar("_Work")
 
 
 @dataclass(slots=True)
-class Entry:
-    """A raw record (or the Problem of an unreadable one) at its position in the request."""
+class RawRecord:
+    """An unvalidated record, or the Problem of an unreadable one, with its position in the request."""
 
     index: int
     raw: Any
 
     @property
     def id(self) -> str:
-        """The id in the answer: the record's own id, else its index."""
-        own = self.raw.get("id") if isinstance(self.raw, Mapping) else None
+        """The id in the answer: the id that the record has, else its index."""
+        value = self.raw.get("id") if isinstance(self.raw, Mapping) else None
         if isinstance(self.raw, Problem):
-            own = self.raw.record
-        text = str(own).strip() if isinstance(own, str | int) and not isinstance(own, bool) else ""
+            value = self.raw.record
+        text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
         return text or str(self.index)
 
 
-class Answering:
-    """Answers records with an engine, within limits."""
+class RecordService:
+    """Validates records against the limits and answers them with one model's engine."""
 
     def __init__(self, engine: HandleEngine, limits: LimitsConfig) -> None:
         self.engine, self.limits = engine, limits
@@ -74,16 +74,16 @@ class Answering:
     async def card(self) -> ModelCard:
         """The served model; raises Problem while no planner is ready."""
         now = time.monotonic()
-        if self._card is None or now - self._card[0] > CARD_SECONDS:
+        if self._card is None or now - self._card[0] > CARD_CACHE_SECONDS:
             self._card = (now, await self.engine.card())
         return self._card[1]
 
-    async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
+    async def generate(self, entries: Sequence[RawRecord], options: GenerateOptions, seconds: float) -> list[Answer]:
         """The n best texts of each record, following its own plan if it has one; `options` are within the limits."""
 
         settings = partial(inference, options)
 
-        def job(entry: Entry) -> Job:
+        def job(entry: RawRecord) -> Job:
             data = self._validated(GenerateRecord, entry.raw)
             try:
                 plan = None if data.plan is None else Plan.parse(data.plan)
@@ -91,32 +91,32 @@ class Answering:
                 raise Problem("plan", str(error), field="plan") from None
             return Job(self._record(entry, data), plan, options.complete, options.n_best, options.alone, settings)
 
-        return await self._answers(entries, job, self.engine.generate, _written, seconds)
+        return await self._answers(entries, job, self.engine.generate, _texts_json, seconds)
 
-    async def plan(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
+    async def plan(self, entries: Sequence[RawRecord], options: PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
 
         settings = partial(inference, options)
 
-        def job(entry: Entry) -> Job:
+        def job(entry: RawRecord) -> Job:
             return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
 
-        def ask(jobs: list[Job], left: float) -> Any:
+        def plan_jobs(jobs: list[Job], left: float) -> Any:
             return self.engine.plan(jobs, options.k, left)
 
-        return await self._answers(entries, job, ask, _planned, seconds)
+        return await self._answers(entries, job, plan_jobs, _plans_json, seconds)
 
-    async def align(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
+    async def align(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
         """The facts of each text, each with the triples that it expresses."""
 
-        return await self._answers(entries, partial(self._text, AlignRecord), self.engine.align, _aligned, seconds)
+        return await self._answers(entries, partial(self._text, AlignRecord), self.engine.align, _facts_json, seconds)
 
-    async def check(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
+    async def check(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
         """The results of the checks of each text."""
 
-        return await self._answers(entries, partial(self._text, CheckRecord), self.engine.check, _checked, seconds)
+        return await self._answers(entries, partial(self._text, CheckRecord), self.engine.check, _check_json, seconds)
 
-    def _text(self, model: type[CheckRecord], entry: Entry) -> Text:
+    def _text(self, model: type[CheckRecord], entry: RawRecord) -> Text:
         """A validated record with its text; raises Problem, naming the field."""
         data = self._validated(model, entry.raw)
         if len(data.text) > self.limits.text_chars:
@@ -126,21 +126,21 @@ class Answering:
         return Text(self._record(entry, data), data.text, None if facts is None else tuple(facts))
 
     def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
-        """The validated record, or Problem; in a record without `triples`, keys that `model` lacks are predicates."""
+        """The validated record; raises Problem. Without `triples`, keys that `model` does not define are predicates."""
         if isinstance(raw, Mapping) and "triples" not in raw and raw.keys() - model.model_fields.keys():
-            own = {key: value for key, value in raw.items() if key in model.model_fields}
-            row = {key: value for key, value in raw.items() if key not in own}
+            fields = {key: value for key, value in raw.items() if key in model.model_fields}
+            row = {key: value for key, value in raw.items() if key not in fields}
             # Checked before `record_of_row`, which copies the key of a nested object to each of the object's values.
             if (size := len(json.dumps(row, ensure_ascii=False))) > (limit := 4 * self.limits.record_chars):
-                raise Problem("record", f"the record has {size} characters; at most {limit} as a row")
+                raise Problem("record", f"the record has {size} characters; without `triples`, at most {limit}")
             try:
                 triples = record_of_row(row, "1").triples
             except (RecordError, PlanError) as error:
                 raise Problem("record", str(error)) from None
-            raw = own | {"triples": [_parts(triple) for triple in triples]}
+            raw = fields | {"triples": [_parts(triple) for triple in triples]}
         return checked(model, raw, code="record")
 
-    def _record(self, entry: Entry, data: RecordIn) -> Record:
+    def _record(self, entry: RawRecord, data: RecordIn) -> Record:
         """Converts a validated record; raises Problem, naming the field, if a triple is invalid or above a limit."""
         limits = self.limits
         if len(data.triples) > limits.triples:
@@ -165,38 +165,38 @@ class Answering:
 
     async def _answers(
         self,
-        entries: Sequence[Entry],
-        prepare: Callable[[Entry], _Work],
-        ask: Callable[[list[_Work], float], Awaitable[Sequence[Answered[Any] | Failure]]],
-        members: Callable[[_Work, Any], dict[str, Any]],
+        entries: Sequence[RawRecord],
+        prepare: Callable[[RawRecord], _Work],
+        process: Callable[[list[_Work], float], Awaitable[Sequence[Result[Any] | Failure]]],
+        to_json: Callable[[_Work, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
         """An answer for each entry, in order.
 
-        `prepare` validates a raw record and converts it for the engine, or raises Problem; `ask` calls the engine with
-        the seconds left; `members` converts its result to members of the answer.
+        `prepare` validates a raw record and converts it for the engine, or raises Problem; `process` calls the engine
+        with the remaining seconds; `to_json` converts a result to JSON members of its answer.
         """
         answers: dict[int, Answer] = {}
-        work: list[_Work] = []
-        valid: list[Entry] = []
+        prepared: list[_Work] = []
+        valid: list[RawRecord] = []
         for entry in entries:
             try:
                 if isinstance(entry.raw, Problem):
                     raise entry.raw
                 check_unicode(entry.raw)
-                work.append(prepare(entry))
+                prepared.append(prepare(entry))
                 valid.append(entry)
             except Problem as problem:
-                answers[entry.index] = located(problem, entry)
-            except RecursionError:  # the body was parsed in a thread, where more of the stack was free
-                answers[entry.index] = located(Problem("record", "the record is nested too deeply"), entry)
-        results = await ask(work, seconds) if work else []
-        for entry, item, result in zip(valid, work, results, strict=True):
+                answers[entry.index] = with_location(problem, entry)
+            except RecursionError:  # a body parsed in a thread may be nested more deeply than this stack allows
+                answers[entry.index] = with_location(Problem("record", "the record is nested too deeply"), entry)
+        results = await process(prepared, seconds) if prepared else []
+        for entry, item, result in zip(valid, prepared, results, strict=True):
             if isinstance(result, Failure):
-                answers[entry.index] = located(problem_of(result), entry)
+                answers[entry.index] = with_location(problem_of(result), entry)
             else:
                 head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
-                answers[entry.index] = head | members(item, result.value)
+                answers[entry.index] = head | to_json(item, result.value)
         return [answers[entry.index] for entry in entries]
 
 
@@ -220,7 +220,7 @@ async def _until_disconnected(receive: Receive) -> None:
         pass
 
 
-def reject_duplicates(entries: Sequence[Entry], seen: dict[str, int]) -> None:
+def reject_duplicates(entries: Sequence[RawRecord], seen: dict[str, int]) -> None:
     """Replaces a record by a Problem if an earlier record has the same id; adds new ids to `seen` (id to index)."""
     for entry in entries:
         if not isinstance(entry.raw, Mapping) or entry.raw.get("id") is None:
@@ -239,29 +239,29 @@ def body_of(answer: Answer, request_id: str) -> dict[str, Any]:
 
 
 def outcome(answer: Answer) -> str:
-    """``ok``, or the code of the record's problem."""
+    """``ok``, or the code of the answer's Problem; the metrics' label ``outcome``."""
     return answer.kind.code if isinstance(answer, Problem) else "ok"
 
 
-def located(problem: Problem, entry: Entry) -> Problem:
-    """The problem, with the id and index of this entry's record."""
+def with_location(problem: Problem, entry: RawRecord) -> Problem:
+    """`problem`, with the id and index of the entry."""
     name = entry.id.encode("utf-8", "backslashreplace").decode()  # JSON in UTF-8 cannot hold lone surrogates
     problem.record, problem.index = name[:200], entry.index
     return problem
 
 
-def _written(_: Job, texts: list[Generation]) -> dict[str, Any]:
+def _texts_json(_: Job, texts: list[Generation]) -> dict[str, Any]:
     return {"texts": [{name: value for name, value in text.as_dict().items() if name != "id"} for text in texts]}
 
 
-def _planned(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
+def _plans_json(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
     def probability(log: float | None) -> float | None:
         return None if log is None else math.exp(log)
 
     return {"plans": [plan.as_dict() | {"probability": probability(plan.log_probability)} for plan in plans]}
 
 
-def _aligned(text: Text, aligned: AlignedText) -> dict[str, Any]:
+def _facts_json(text: Text, aligned: AlignedText) -> dict[str, Any]:
     triples = dict(zip(text.record.predicates, text.record.triples, strict=True))
     facts = []
     for fact, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True):
@@ -270,7 +270,7 @@ def _aligned(text: Text, aligned: AlignedText) -> dict[str, Any]:
     return {"facts": facts, "log_likelihood": aligned.log_likelihood}
 
 
-def _checked(text: Text, checked: Checked) -> dict[str, Any]:
+def _check_json(text: Text, checked: Checked) -> dict[str, Any]:
     check, values = checked.words, []
     for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}

@@ -30,12 +30,12 @@ from agggen_platform.client.answers import (
     TextsResponse,
 )
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, Answering, Entry, body_of, outcome, reject_duplicates, while_connected
+from serve.answering import Answer, RawRecord, RecordService, body_of, outcome, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined
 from serve.handles import HandleEngine
 from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_body
-from serve.meters import Meters
+from serve.meters import Metrics
 from serve.observe import RequestContext, add_exception_handlers, current_request
 from serve.page import add_page
 from serve.reading import JSON, NDJSON, check_media_type, parsed
@@ -61,19 +61,18 @@ if TYPE_CHECKING:
 DEADLINE = "X-Deadline-Seconds"
 MODEL = "X-Model"
 _ABOUT = """\
-Texts from data, by plans that can be read and changed.
+Texts from data, following plans that users can read and change.
 
-**Status.** A request is 200 as soon as one of its records has an answer: each answer has its own `status`, `ok` or
-`error`, in the order of the records (`index`). If none has, the request fails with the status of one of their problems,
-and `errors` lists all of them; it is retryable if a retry may help any record. So a request of one record fails if that
-record fails.
+**Status.** Answers are in the order of the records (`index`), each with its own `status`, `ok` or `error`. The request
+is 200 if at least one record succeeds. If all records fail, it fails with the status of one of their problems, lists
+all problems in `errors`, and is retryable if any of them is.
 
-**Errors** are problem+json (RFC 9457); `type` is `urn:agggen:problem:CODE`. `record`, `index` and `field` say where it
-went wrong; `retryable` (and Retry-After) whether the same request may succeed later.
+**Errors** are problem+json (RFC 9457); `type` is `urn:agggen:problem:CODE`. `record`, `index` and `field` locate the
+error; `retryable` (and Retry-After) tells whether the same request may succeed later.
 
-**Ids** are returned, and must be unique in a request. A record without an id is answered under its index.
+**Ids** must be unique in a request. They are returned; a record without an id gets its index.
 
-**Subjects** may be empty: the triple then has no named subject. `GET /v1/model` lists the limits of this server.
+**Subjects** may be empty if a triple has no named subject. `GET /v1/model` lists the limits of this server.
 """
 
 Deadline = Annotated[
@@ -90,7 +89,7 @@ def api(
     config: ServeConfig,
     *,
     compared: HandleEngine | None = None,
-    meters: Meters | None = None,
+    meters: Metrics | None = None,
     admission: Admission | None = None,
     echo_request_id: bool = True,
     traces: Traces | None = None,
@@ -100,10 +99,10 @@ def api(
     Args:
         engine: plans, writes, aligns and checks.
         config: limits, security and whether there is a page.
-        compared: a second model, which answers requests whose X-Model is its fingerprint.
+        compared: the engine of a second model, used by requests whose X-Model is its fingerprint.
         meters, traces: None: requests are not counted, or not traced.
         admission: limits concurrent requests; None: a new one, which admits `limits.queue` of them.
-        echo_request_id: False if the server in front already puts the request id into answers.
+        echo_request_id: False if the server in front already adds the request id to responses.
 
     Raises:
         ConfigError: other machines could reach the endpoint without keys, or the keys cannot be read.
@@ -115,7 +114,7 @@ def api(
     shown: dict[str, Any] = {"title": "agggen", "version": "1", "description": _ABOUT}
     app = FastAPI(**shown, docs_url=None, redoc_url=None, redirect_slashes=False, middleware=middleware)
     app.state.engine, app.state.config = engine, config
-    app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
+    app.state.services = [RecordService(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
     app.include_router(
@@ -135,12 +134,12 @@ async def _choose_model(
         str | None, Header(alias=MODEL, description="fingerprint of the model to use, if two are served")
     ] = None,
 ) -> None:
-    """Sets ``request.state.answering`` to that of the model that X-Model names, else to the first."""
-    for answering in request.app.state.answerings:
-        if model is None or (await answering.card()).fingerprint == model:
-            request.state.answering = answering
+    """Sets ``request.state.service`` to the service of the model in X-Model; without the header, to the first."""
+    for service in request.app.state.services:
+        if model is None or (await service.card()).fingerprint == model:
+            request.state.service = service
             return
-    raise Problem("invalid", f"no model {model:.80} is served here; GET /v1/model names those that are", field=MODEL)
+    raise Problem("invalid", f"no model {model:.80} is served; GET /v1/model lists the served models", field=MODEL)
 
 
 # --- the OpenAPI document ---------------------------------------------------------------------------------------------
@@ -180,41 +179,39 @@ def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
 
 @v1.post("/generate", **_described(TextsResponse, GenerateRequest))
 async def generate(request: Request, deadline: Deadline = None) -> Response:
-    """Texts for each record, ranked jointly with their plans. A record's own `plan` is followed; it must name each of
-    the record's predicates once, or with `complete` the model adds the predicates that the plan omits."""
-    return await _answer(request, Answering.generate, GenerateRequest, GenerateOptions, deadline)
+    """Texts for each record, ranked by the joint probability of plan and text. A record's `plan` is followed exactly;
+    it must name each predicate of the record once, or with `complete` the model adds missing ones."""
+    return await _answer(request, RecordService.generate, GenerateRequest, GenerateOptions, deadline)
 
 
 @v1.post("/plan", **_described(PlansResponse, PlanRequest))
 async def plan(request: Request, deadline: Deadline = None) -> Response:
     """The k best plans of each record, with their probabilities among all plans that `level` allows."""
-    return await _answer(request, Answering.plan, PlanRequest, PlanOptions, deadline)
+    return await _answer(request, RecordService.plan, PlanRequest, PlanOptions, deadline)
 
 
 @v1.post("/align", **_described(AlignedResponse, AlignRequest))
 async def align(request: Request, deadline: Deadline = None) -> Response:
-    """The most likely triples behind each fact of a text, with the posterior of each fact's group."""
-    return await _answer(request, Answering.align, AlignRequest, NoOptions, deadline)
+    """The most likely triples that each fact of a text expresses, with their posterior probability."""
+    return await _answer(request, RecordService.align, AlignRequest, NoOptions, deadline)
 
 
 @v1.post("/check", **_described(CheckedResponse, CheckRequest))
 async def check(request: Request, deadline: Deadline = None) -> Response:
-    """How and where each text says the values of its record, and every fault that the strict check finds.
-
-    If the endpoint has a critic: also scores, a risk, and the critic's verdict on each triple.
-    """
-    return await _answer(request, Answering.check, CheckRequest, NoOptions, deadline)
+    """How and where each text expresses the values of its record, and every fault that the strict check finds; with a
+    critic also scores, a risk, and a verdict on each triple."""
+    return await _answer(request, RecordService.check, CheckRequest, NoOptions, deadline)
 
 
 async def _answer(
     request: Request,
-    work: Callable[[Answering, list[Entry], Options, float], Awaitable[list[Answer]]],
+    work: Callable[[RecordService, list[RawRecord], Options, float], Awaitable[list[Answer]]],
     body_model: type[RequestBody],
     options_model: type[Options],
     deadline: float | None,
 ) -> Response:
-    """Reads the request, asks the engine, and answers."""
-    answering: Answering = request.state.answering
+    """Validates the request, processes its records with `work`, and returns the response."""
+    service: RecordService = request.state.service
     config: ServeConfig = request.app.state.config
     check_media_type(request, JSON)
     for name in request.query_params:
@@ -223,14 +220,14 @@ async def _answer(
     began, seconds = time.monotonic(), _seconds(deadline, config)
     body = checked(body_model, await parsed(data))
     if len(body.records) > config.limits.records:
-        detail = f"there are {len(body.records)} records; a request may have {config.limits.records}, a stream more"
+        detail = f"{len(body.records)} records, at most {config.limits.records}: send several requests, or a stream"
         raise Problem("too-large", detail, field="records")
     requested = checked(options_model, body.options if "options" in body.model_fields_set else {}, "options")
     options = await _bounded(request, requested, seconds)
-    entries = [Entry(index, raw) for index, raw in enumerate(body.records)]
+    entries = [RawRecord(index, raw) for index, raw in enumerate(body.records)]
     reject_duplicates(entries, {})
     left = max(0.0, seconds - (time.monotonic() - began))
-    answers = await while_connected(request.receive, work(answering, entries, options, left))
+    answers = await while_connected(request.receive, work(service, entries, options, left))
     info = current_request()
     info.outcomes.update(map(outcome, answers))
     problems = [answer for answer in answers if isinstance(answer, Problem)]
@@ -250,7 +247,7 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     counts of `records`, `ok` and `errors`, and an `error` if the rest of the input was not read.
 
     Blank lines are ignored. The deadline applies to each record. The server processes only a bounded number of records
-    beyond the answers that the client has read, so read answers while you send.
+    beyond the answers that the client has read: read answers while sending.
     """
     config: ServeConfig = request.app.state.config
     check_media_type(request, NDJSON)
@@ -258,7 +255,7 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     seconds = _seconds(deadline, config)
     options = await _bounded(request, query, seconds)
     body = StreamBody(request.receive, request.app.state.buffer)
-    return Stream(body, request.state.answering, config, options, seconds)
+    return Stream(body, request.state.service, config, options, seconds)
 
 
 def _seconds(deadline: float | None, config: ServeConfig) -> float:
@@ -270,7 +267,7 @@ async def _bounded(request: Request, options: Options, seconds: float) -> Option
     """The options within the limits; raises Problem (504) if the engine does not return its model card in time."""
     try:
         async with asyncio.timeout(seconds):
-            card = await request.state.answering.card()
+            card = await request.state.service.card()
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
     return bounded(options, request.app.state.config.limits, card)
@@ -282,9 +279,9 @@ async def _bounded(request: Request, options: Options, seconds: float) -> Option
 @v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
 async def model(request: Request) -> Response:
     """The served model, the limits of this server, and how many records a client should keep in flight."""
-    card = asdict(await request.state.answering.card())
-    others = [await answering.card() for answering in request.app.state.answerings[1:]]
-    card["compared"] = next(({"address": other.address, "fingerprint": other.fingerprint} for other in others), None)
+    card = asdict(await request.state.service.card())
+    compared = [await service.card() for service in request.app.state.services[1:]]
+    card["compared"] = next(({"address": c.address, "fingerprint": c.fingerprint} for c in compared), None)
     card["records_at_once"] = await request.app.state.engine.records_at_once()
     card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
     return _json(card | {"limits": asdict(request.app.state.config.limits)})
@@ -292,8 +289,8 @@ async def model(request: Request) -> Response:
 
 @v1.get("/examples", responses=_FAILURES | {200: {"model": ExamplesDict}})
 async def examples(request: Request) -> Response:
-    """Records of the test split of the served bundle's corpus, with texts by people or by the corpus's grammar; none
-    if the corpus is not in the catalogue, or not on the endpoint's machine."""
+    """Records of the test split of the served bundle's corpus, with their reference texts; none if the corpus is not in
+    the catalogue, or not on the endpoint's machine."""
     split = await request.app.state.engine.examples()
     records = [
         {"id": r.id, "triples": r.as_dict()["triples"], "texts": [reference.text for reference in r.references]}

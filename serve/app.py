@@ -5,9 +5,8 @@
 `app` builds the application from such arguments. In a ``serve deploy`` file, which ``agggen serve --print-config``
 writes, the arguments are under ``args:``.
 
-Before Serve changes anything, `app` resolves the bundle, verifies its hashes and generates texts with it: a broken
-bundle fails here, and the old replicas keep serving. New replicas get the bundle's resolved address and fingerprint,
-never an alias.
+Before Serve changes anything, `app` resolves the bundle, verifies its hashes and runs its self-test: if it is broken,
+the old replicas keep serving. New replicas get the resolved address and fingerprint, never an alias.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.limits import Admission
-from serve.meters import Meters
+from serve.meters import Metrics
 from serve.observe import log_as_replica
 from serve.planner import PlannerReplica
 from serve.scaling import count_generators
@@ -47,8 +46,8 @@ def app(args: dict[str, Any]) -> Application:
     """Builds the application from `args`: keys of `ServeConfig`, dotted or nested.
 
     Raises:
-        RayServeException: an argument is invalid, or the bundle cannot be served. For any other type of exception,
-            Serve would print a traceback and make three attempts.
+        RayServeException: an argument is invalid, or the bundle cannot be served. Serve would retry any other type of
+            exception twice and print its traceback.
     """
     try:
         return build(load_config(ServeConfig, None, settings_of(args)))
@@ -90,7 +89,7 @@ class Ingress:
         log_as_replica(config.log)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        parts: Any = {"meters": Meters(), "admission": self._admission, "traces": self._traces}
+        parts: Any = {"meters": Metrics(), "admission": self._admission, "traces": self._traces}
         return api(self._engine, self._config, echo_request_id=False, **parts)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
@@ -110,8 +109,8 @@ def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:
 
 def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
     options: dict[str, Any] = {
-        # The ingress itself refuses requests beyond `limits.queue`. A generator gets few calls at once: further calls
-        # wait in the handle's queue for the next free or new replica.
+        # The ingress refuses requests beyond `limits.queue` itself. A generator gets few calls at once, so that further
+        # calls wait in the handle's queue for the next free or new replica.
         "max_ongoing_requests": {"Ingress": 2 * config.limits.queue, "Planner": 64, "Generator": 16}[name],
         "max_queued_requests": config.limits.queue if name == "Ingress" else -1,
         "ray_actor_options": {"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
@@ -119,7 +118,7 @@ def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaCon
         "graceful_shutdown_timeout_s": config.limits.longest_deadline_s,  # time to finish active requests
         "health_check_period_s": 2.0,  # how soon Serve notices that a replica died
         "health_check_timeout_s": 30.0,
-        "max_constructor_retry_count": 2,  # a bundle that failed to load twice would fail a third time
+        "max_constructor_retry_count": 2,  # loading a bundle rarely fails for a transient reason
         "max_surge_percent": 100 if config.update == "beside" else 0,
     }
     if replicas.min_replicas == replicas.max_replicas:

@@ -1,6 +1,6 @@
 """Batches items of different requests and processes one batch at a time in a thread.
 
-Unlike Ray's ``@serve.batch``, it knows lengths, deadlines and cancelled callers, and an invalid item fails alone.
+Unlike Ray's ``@serve.batch``, it considers lengths and deadlines, drops cancelled items, and isolates failing items.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from agggen_platform.serving.config import BatchConfig
-from serve.engine import INTERNAL, LATE, Failure
-from serve.meters import Meters
+from serve.engine import INTERNAL, TIMEOUT, Failure
+from serve.meters import Metrics
 
 _log = logging.getLogger("agggen.serve")
 
@@ -27,20 +27,20 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-class Measure(NamedTuple):
+class Traits(NamedTuple):
     """The properties of an item that decide which items share a batch."""
 
     work: str = "work"  # the kind of work; equal for all items of a batch
-    key: Hashable = None  # further properties that must be equal within a batch
+    key: Hashable = None  # settings that must be equal within a batch
     length: int = 1  # at least 1; items of similar length are batched together
-    share: float = 0.0  # of a batch that the item fills; in a batch of several items they sum to at most 1
-    alone: bool = False  # whether the item shares a batch only with items of the same call of `Batcher.submit`
+    share: float = 0.0  # fraction of a batch that the item fills; the shares of several items sum to at most 1
+    alone: bool = False  # whether to batch the item only with items of the same `Batcher.submit` call
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting(Generic[T, A]):
+class _QueuedItem(Generic[T, A]):
     item: T
-    measure: Measure
+    traits: Traits
     key: Hashable  # equal for all items of a batch
     rank: int  # position in its call of `submit`
     number: int  # increases in the order of arrival
@@ -49,46 +49,46 @@ class _Waiting(Generic[T, A]):
     answer: asyncio.Future[A | Failure]
 
     def settle(self, answer: A | Failure) -> None:
-        """Gives the answer, unless there is one already."""
+        """Sets the answer unless it is already set."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
 
 class Abandoned(Exception):
-    """No caller waits for the batch any more."""
+    """All callers of the batch were cancelled or have exceeded their deadline."""
 
 
 class Batcher(Generic[T, A]):
     """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
-    Every batch contains the longest waiting item and is filled with items of similar length. Of equally similar items,
-    the first of each call precede the second of any call, so that a large call does not delay a small one. An item
-    whose deadline has passed, or whose caller was cancelled, is dropped.
+    A batch is the longest waiting item plus items of similar length. Of equally similar items, the i-th of every call
+    precede the (i+1)-th of any call, so that a large call does not delay a small one. Items whose deadline has passed
+    or whose caller was cancelled are dropped.
     """
 
     def __init__(
         self,
         work: Callable[[str, Sequence[T]], Sequence[A | Failure]],
         config: BatchConfig,
-        measure: Callable[[T], Measure] = lambda item: Measure(),
-        meters: Meters | None = None,
+        traits: Callable[[T], Traits] = lambda item: Traits(),
+        meters: Metrics | None = None,
     ) -> None:
         """
         Args:
-            work: called in the thread with the `Measure.work` and the items of a batch; returns the answers in order.
-                If it raises, each half of the batch is tried, and so on; items that fail alone get INTERNAL.
-            config: sizes of batch and queue, and how long a batch waits to fill.
-            measure: the properties that decide which items share a batch.
-            meters: metrics of each batch.
+            work: called in the thread with the kind of work and the items of a batch; returns the answers in order.
+                If it raises, the batch is halved repeatedly; a single item for which it raises gets INTERNAL.
+            config: largest batch and queue, and how long a batch waits for further items.
+            traits: returns the properties of an item.
+            meters: receives the metrics of each batch.
         """
-        self._work, self._config, self._measure, self._meters = work, config, measure, meters
-        self._waiting: dict[int, _Waiting[T, A]] = {}  # by number, so in order of arrival
+        self._work, self._config, self._traits, self._meters = work, config, traits, meters
+        self._waiting: dict[int, _QueuedItem[T, A]] = {}  # by number, so in order of arrival
         self._numbers = itertools.count()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._worker: asyncio.Task[None] | None = None
         self._full = asyncio.Event()
         self._began: float | None = None  # when the current batch began
-        self._batch: list[_Waiting[T, A]] = []  # being processed
+        self._batch: list[_QueuedItem[T, A]] = []  # being processed
         self.failed_in_a_row = 0
         """Failed items since the last successful one."""
 
@@ -98,7 +98,7 @@ class Batcher(Generic[T, A]):
         return len(self._waiting) + len(self._batch)
 
     def raise_if_abandoned(self) -> None:
-        """Raises Abandoned if no caller waits for the batch any more; long work calls this in its thread."""
+        """Raises Abandoned if the current batch has no caller any more; long-running work calls this in its thread."""
         if self._batch and all(entry.answer.done() for entry in self._batch):
             raise Abandoned
 
@@ -111,10 +111,7 @@ class Batcher(Generic[T, A]):
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, items: Sequence[T], seconds: float) -> list[A | Failure]:
-        """The answer to each item; Failure "deadline" if there is none within `seconds`, "busy" if the queue is full.
-
-        If the caller is cancelled, items that still wait are dropped.
-        """
+        """An answer for each item: a result, or Failure: "deadline" after `seconds`, "busy" if the queue is full."""
         now, call = asyncio.get_running_loop().time(), next(self._numbers)
         entries = [self._entry(item, call, rank, now, now + seconds) for rank, item in enumerate(items)]
         pending = [entry.answer for entry in entries if not entry.answer.done()]
@@ -125,18 +122,18 @@ class Batcher(Generic[T, A]):
         finally:
             for entry in entries:
                 self._waiting.pop(entry.number, None)
-                entry.settle(LATE)
+                entry.settle(TIMEOUT)
         return [entry.answer.result() for entry in entries]
 
-    def _entry(self, item: T, call: int, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
-        measure = self._measure(item)
-        key = (measure.work, measure.key, call if measure.alone else None)
+    def _entry(self, item: T, call: int, rank: int, now: float, deadline: float) -> _QueuedItem[T, A]:
+        traits = self._traits(item)
+        key = (traits.work, traits.key, call if traits.alone else None)
         answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
-        entry = _Waiting(item, measure, key, rank, next(self._numbers), now, deadline, answer)
+        entry = _QueuedItem(item, traits, key, rank, next(self._numbers), now, deadline, answer)
         if deadline <= now:
-            entry.settle(LATE)
+            entry.settle(TIMEOUT)
         elif len(self._waiting) >= self._config.queue:
-            entry.settle(Failure("busy", f"{self._config.queue} records wait already; try again later"))
+            entry.settle(Failure("busy", f"the queue is full ({self._config.queue} records); try again later"))
         else:
             self._waiting[entry.number] = entry
         return entry
@@ -151,7 +148,7 @@ class Batcher(Generic[T, A]):
     def _is_full(self) -> bool:
         """Whether the waiting items fill a batch."""
         waiting = self._waiting
-        return len(waiting) >= self._config.records or sum(entry.measure.share for entry in waiting.values()) >= 1
+        return len(waiting) >= self._config.records or sum(entry.traits.share for entry in waiting.values()) >= 1
 
     async def _run(self) -> None:
         """Processes batches until no item waits; `_wake` starts a new task for the next item."""
@@ -166,7 +163,7 @@ class Batcher(Generic[T, A]):
                 self._meters.queue(len(self._waiting))
             waited = loop.time() - batch[0].arrived
             try:
-                work, items = batch[0].measure.work, [entry.item for entry in batch]
+                work, items = batch[0].traits.work, [entry.item for entry in batch]
                 answers = await loop.run_in_executor(self._thread, self._answers, work, items)
                 for entry, answer in zip(batch, answers, strict=True):
                     entry.settle(answer)
@@ -186,28 +183,28 @@ class Batcher(Generic[T, A]):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._full.wait(), left)
 
-    def _oldest(self) -> _Waiting[T, A]:
+    def _oldest(self) -> _QueuedItem[T, A]:
         return next(iter(self._waiting.values()))
 
-    def _take(self, now: float) -> list[_Waiting[T, A]]:
+    def _take(self, now: float) -> list[_QueuedItem[T, A]]:
         """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
-            self._waiting.pop(entry.number).settle(LATE)
+            self._waiting.pop(entry.number).settle(TIMEOUT)
         if not self._waiting:
             return []
         oldest = self._oldest()
 
-        def distance(entry: _Waiting[T, A]) -> tuple[bool, int, int, int]:
-            octaves = abs(math.log2(entry.measure.length / oldest.measure.length))
+        def distance(entry: _QueuedItem[T, A]) -> tuple[bool, int, int, int]:
+            octaves = abs(math.log2(entry.traits.length / oldest.traits.length))
             return entry is not oldest, int(octaves * 2), entry.rank, entry.number
 
         similar = sorted((entry for entry in self._waiting.values() if entry.key == oldest.key), key=distance)
-        filled = itertools.accumulate(entry.measure.share for entry in similar[: self._config.records])
+        filled = itertools.accumulate(entry.traits.share for entry in similar[: self._config.records])
         count = max(1, sum(share <= 1 + 1e-9 for share in filled))
         return [self._waiting.pop(entry.number) for entry in similar[:count]]
 
     def _answers(self, work: str, items: Sequence[T]) -> list[A | Failure]:
-        """The results of `work`; if it raises, each half of the batch is retried separately."""
+        """The results of `work`; if it raises, those of both halves of the batch, retried separately."""
         try:
             answers = list(self._work(work, items))
             if len(answers) != len(items):
@@ -215,7 +212,7 @@ class Batcher(Generic[T, A]):
             self.failed_in_a_row = 0
             return answers
         except Abandoned:
-            return [LATE] * len(items)
+            return [TIMEOUT] * len(items)
         except Exception:
             if len(items) == 1:
                 _log.exception("a record could not be processed")

@@ -1,4 +1,4 @@
-"""The messages between ingress, planners and generators. Each record has its own answer: its result, or a `Failure`."""
+"""The messages between ingress, planners and generators. Each record gets its own result or `Failure`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from agggen.verification.results import TextCheck
 T = TypeVar("T")
 
 
-def bundle_settings(own: InferenceConfig) -> InferenceConfig:
-    """A job's default settings: those of the bundle."""
-    return own
+def bundle_config(config: InferenceConfig) -> InferenceConfig:
+    """The default of `Job.settings`: the bundle's settings, unchanged."""
+    return config
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One record to plan or to write about."""
+    """A record to plan, or to generate texts for."""
 
     record: Record
-    plan: Plan | None = None  # the user's plan, followed exactly; None: plans are searched
+    plan: Plan | None = None  # the user's plan, followed exactly; None: the planner searches plans
     complete: bool = False  # whether to add the predicates that `plan` omits
     n_best: int = 1
-    alone: bool = False  # whether the jobs of this call share no batch with other calls
-    settings: Callable[[InferenceConfig], InferenceConfig] = bundle_settings  # from the bundle's settings to the job's
+    alone: bool = False  # whether not to batch the jobs of this call with those of other calls
+    settings: Callable[[InferenceConfig], InferenceConfig] = bundle_config  # maps the bundle's settings to the job's
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to align with its record; `facts` concatenate to the text; None: the text is segmented as in training."""
+    """A text to align with its record. `facts` concatenate to the text; if None, it is segmented as in training."""
 
     record: Record
     text: str
@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The results of the checks of a text."""
+    """The results of the strict check and of the critic for a text."""
 
     words: TextCheck
     critic: dict[str, Any]  # scores, risk, triples and invented of `CheckedText.as_dict`; empty without a critic
@@ -56,31 +56,30 @@ class Failure:
     field: str | None = None  # of the record
 
 
-LATE = Failure("deadline", "the deadline passed before this record was done")
-INTERNAL = Failure("internal", "this record could not be processed; the server's log says why")
-"""After an unexpected error, which is logged."""
+TIMEOUT = Failure("deadline", "the deadline passed before this record was done")
+INTERNAL = Failure("internal", "this record could not be processed; the server's log has the error")
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[T]):
-    """The answer to a record and the bundle that gave it; during an update, old and new bundle are both in use."""
+class Result(Generic[T]):
+    """The answer to a record and the bundle that produced it: during an update, old and new bundle are both in use."""
 
     value: T
     model: str  # the bundle's fingerprint
 
 
 @dataclass(frozen=True, slots=True)
-class ByModel(Generic[T]):
+class ReplicaAnswers(Generic[T]):
     """The answers of a replica to several records, in their order."""
 
     answers: list[T | Failure]
     model: str  # the fingerprint of the replica's bundle
     verify_seconds: float = 0.0
-    """Time of the strict check, each batch's time divided equally among its records; 0 without tracing."""
+    """Time of the strict check: each batch's time, divided equally among its records; 0 without tracing."""
 
-    def answered(self) -> list[Answered[T] | Failure]:
-        """The answers, each with the fingerprint of the model; failures unchanged."""
-        return [answer if isinstance(answer, Failure) else Answered(answer, self.model) for answer in self.answers]
+    def results(self) -> list[Result[T] | Failure]:
+        """The answers, each with the model's fingerprint; failures unchanged."""
+        return [answer if isinstance(answer, Failure) else Result(answer, self.model) for answer in self.answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class ModelCard:
     """Describes the served bundle."""
 
     fingerprint: str
-    address: str  # with an alias resolved to the version
+    address: str  # an alias is resolved to its version
     facts: str  # the fact segmenter of the training texts
     largest_group: int  # the largest number of triples in a fact
     inference: InferenceConfig  # the bundle's own settings

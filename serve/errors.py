@@ -1,7 +1,7 @@
-"""Errors as clients see them: problem+json (RFC 9457), one kind for each cause.
+"""Errors in HTTP responses: problem+json (RFC 9457), one kind for each cause.
 
-`record` is the record's id, `index` its position in the request, from 0, and `field` is in dotted form
-(`triples.2.object`, `options.n_best`). Problems contain no stack trace and at most a part of the input.
+`record` is the record's id, `index` its position in the request, from 0, and `field` a dotted path
+(`triples.2.object`, `options.n_best`). Problems contain no stack trace and quote at most a part of the input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from serve.engine import Failure
 
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARS = 500
-"""The largest length of details and fields, which may quote client input."""
+"""Maximal length of details and fields, which may quote the client's input."""
 
 _log = logging.getLogger("agggen.serve")
 
@@ -37,20 +37,20 @@ KINDS = {
     kind.code: kind
     for kind in (
         Kind("malformed", 400, "The request cannot be read"),
-        Kind("unauthorized", 401, "A key is needed"),
+        Kind("unauthorized", 401, "A valid API key is required"),
         Kind("forbidden", 403, "This host name is not allowed"),
-        Kind("not-found", 404, "There is nothing at this address"),
-        Kind("method", 405, "The method is not allowed here"),
+        Kind("not-found", 404, "No resource has this path"),
+        Kind("method", 405, "The path does not support the method"),
         Kind("too-large", 413, "The request is too large"),
         Kind("media-type", 415, "The body's format is not supported"),
         Kind("invalid", 422, "The request is invalid"),
         Kind("record", 422, "The record is invalid"),
         Kind("plan", 422, "The plan does not fit its record"),
-        Kind("text", 422, "The text cannot be aligned"),
+        Kind("text", 422, "The text cannot be processed"),
         Kind("busy", 429, "Too many requests are waiting", 1),
-        Kind("gone", 499, "The client went away"),
+        Kind("gone", 499, "The client disconnected"),
         Kind("internal", 500, "Internal error"),
-        Kind("lost", 503, "The replica that processed it was lost", 1),
+        Kind("lost", 503, "The replica was lost", 1),
         Kind("unavailable", 503, "The endpoint is not ready", 2),
         Kind("deadline", 504, "The deadline passed before the work was done", 1),
     )
@@ -85,7 +85,7 @@ class Problem(Exception):
         return self.kind.retry_after is not None
 
     def as_dict(self, request_id: str | None = None) -> dict[str, Any]:
-        """The problem's JSON form, without members that have no value."""
+        """The problem's JSON object; members without a value are omitted."""
         data: dict[str, Any] = {
             "type": f"urn:agggen:problem:{self.kind.code}",
             "title": self.kind.title,
@@ -106,7 +106,7 @@ class Problem(Exception):
 
 
 def printable(text: str) -> str:
-    """Escapes characters of `text` that are not printable, like lone surrogates, and truncates to DETAIL_CHARS."""
+    """`text` with unprintable characters (such as lone surrogates) escaped, truncated to DETAIL_CHARS."""
     escaped = "".join(
         character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
         for character in text[: DETAIL_CHARS + 1]
@@ -115,23 +115,23 @@ def printable(text: str) -> str:
 
 
 def problem_of(failure: Failure) -> Problem:
-    """The problem that reports a failure of the engine to a client."""
+    """Converts a failure of the engine to a problem; logs internal errors."""
     if failure.code == "internal":
         _log.error("a record failed with an internal error: %s", failure.message)
-        return Problem("internal", "an unexpected error; see the server's log", field=failure.field)
+        return Problem("internal", "an unexpected error; the server's log has it", field=failure.field)
     return Problem(failure.code, failure.message, field=failure.field)
 
 
 def combined(problems: list[Problem]) -> Problem:
     """The problem of a request in which every record failed.
 
-    Its kind is that of the first retryable problem, so that the client retries; without one, that of the first internal
-    error; else that of the first record's problem. Several problems are listed in `errors`.
+    It has the kind of the first retryable problem (so that the client retries), else of the first server error, else of
+    the first problem. `errors` lists the problems if there are several.
     """
     first = min(problems, key=lambda problem: (not problem.retryable, problem.kind.status < 500))
     if len(problems) == 1:
         return first
     same = all(problem.kind is first.kind for problem in problems)
     which = "the first" if same else "one of them"
-    detail = f"none of the {len(problems)} records was answered; {which}: {first.detail}"
+    detail = f"all {len(problems)} records failed; {which}: {first.detail}"
     return Problem(first.kind.code, detail, record=first.record, index=first.index, field=first.field, errors=problems)

@@ -1,4 +1,4 @@
-"""The generator replica: writes and ranks texts for plans, and aligns and checks given texts; on a CPU or a GPU."""
+"""The generator replica: generates and ranks texts for plans, aligns and checks texts; on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from agggen.verification.results import TextCheck
 from agggen_platform.registry.admission import smoke_test
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.critics import open_critic
-from serve.batching import Measure
-from serve.engine import ByModel, Checked, Failure, Job, Text
+from serve.batching import Traits
+from serve.engine import Checked, Failure, Job, ReplicaAnswers, Text
 from serve.planner import refusal
 from serve.replica import Replica
 
@@ -32,7 +32,7 @@ _log = logging.getLogger("agggen.serve")
 @dataclass(frozen=True, slots=True)
 class _Write:
     job: Job
-    candidates: Candidates | None  # None: this replica plans the job
+    candidates: Candidates | None  # plans to follow; None: this replica plans the job
     verify_seconds: list[float] = field(default_factory=list)  # seconds of the strict check per record of its batch
 
 
@@ -42,7 +42,7 @@ class _Check:
 
 
 class _TimedChecker(Checker):
-    """Measures the total seconds of its checks; most are called by the search during generation."""
+    """Sums the seconds of its checks, most of which the beam search calls."""
 
     seconds = 0.0
 
@@ -73,48 +73,48 @@ class GeneratorReplica(Replica[Work, Answer]):
         self._critic = None if config.critic is None else open_critic(config.critic)[0]
         self._segmenter: FactSegmenter | None = None
         self._limits = config.limits
-        # The decoder is called for each part of an alignment: a batch without callers ends before its next part.
+        # The decoder runs once per part of an alignment, so an abandoned batch stops before its next part.
         self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.raise_if_abandoned())
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
-    ) -> ByModel[list[Generation]]:
+    ) -> ReplicaAnswers[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
-        If `fingerprint` is that of another bundle, as during an update, the candidates are ignored and this replica
-        plans the jobs, so that each answer comes from a single model.
+        `fingerprint` identifies the bundle of the candidates. If this replica has another one, as during an update, it
+        plans the jobs itself, so that each answer comes from a single model.
         """
-        same = fingerprint == self._fingerprint
-        items = [_Write(job, plans if same else None) for job, plans in zip(jobs, candidates, strict=True)]
+        same_bundle = fingerprint == self._fingerprint
+        items = [_Write(job, plans if same_bundle else None) for job, plans in zip(jobs, candidates, strict=True)]
         answers = await self._answers(items, seconds)
         return replace(answers, verify_seconds=sum(share for item in items for share in item.verify_seconds))
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> ByModel[AlignedText]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[AlignedText]:
         """The most likely predicates of each fact of each text."""
         return await self._answers(texts, seconds)
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[Checked]:
+    async def check(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[Checked]:
         """The results of the checks of each text."""
         return await self._answers([_Check(text) for text in texts], seconds)
 
     def _test(self) -> list[str]:
         return smoke_test(self._bundle, device=self._device)
 
-    def _measure(self, item: Work) -> Measure:
-        """Limits a batch of texts to write to the size of one beam search."""
+    def _traits(self, item: Work) -> Traits:
+        """Limits a batch of generation to the rows of one beam search."""
         if isinstance(item, _Check):
-            return Measure("check", length=len(item.text.text), share=1 / _ALIGN_BATCH)
+            return Traits("check", length=len(item.text.text), share=1 / _ALIGN_BATCH)
         record = item.record if isinstance(item, Text) else item.job.record
         characters = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
             positions = self._sets(record) * len(item.text) / _CHARACTERS_PER_TOKEN
             share = max(1 / _ALIGN_BATCH, positions / self._limits.align_positions)
-            return Measure("align", length=characters + len(item.text), share=min(1.0, share))
+            return Traits("align", length=characters + len(item.text), share=min(1.0, share))
         config = item.job.settings(self._generator.config)
         if item.job.alone:
-            return Measure("write", config.beam, alone=True)
+            return Traits("write", config.beam, alone=True)
         plans = len(item.candidates.plans) if item.candidates else config.plans
-        return Measure("write", config.beam, characters, plans * config.beam.beam / config.rows)
+        return Traits("write", config.beam, characters, plans * config.beam.beam / config.rows)
 
     def _work(self, work: str, items: Sequence[Work]) -> Sequence[Answer | Failure]:
         if work == "check":
@@ -161,7 +161,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         return [pieces if isinstance(pieces, Failure) else next(aligned) for pieces in facts]
 
     def _facts(self, text: Text) -> Sequence[str] | Failure:
-        """The facts of the text, or why it cannot be aligned."""
+        """The text's facts, or a Failure if the text cannot be aligned."""
         try:
             check_size(text.record)
         except RecordError as error:
@@ -184,12 +184,12 @@ class GeneratorReplica(Replica[Work, Answer]):
         return facts
 
     def _sets(self, record: Record) -> int:
-        """The number of sets of the record's triples that one fact may express."""
+        """The number of states: non-empty sets of the record's triples that one fact may express."""
         largest = self._bundle.model.config.max_group_size
         return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 
     def _segmented(self, text: str) -> Sequence[str] | Failure:
-        """Segments a text into facts as in training; an AllenNLP archive is not run, since it can hold code."""
+        """The text's facts, segmented as in training. AllenNLP archives are not run, since they may contain code."""
         config = self._bundle.segmenter
         try:
             if config.source != "allennlp":
@@ -197,5 +197,5 @@ class GeneratorReplica(Replica[Work, Answer]):
                 return self._segmenter.segment([text])[0] or (text,)
         except (AggGenError, ImportError, OSError):
             _log.exception("the segmenter %s failed", config.source)
-        detail = f"this model's texts are segmented by {config.source}, which the endpoint cannot run"
-        return Failure("text", f"{detail}; send the text's facts too", "facts")
+        detail = f"the endpoint cannot run this model's segmenter, {config.source}: send the text's `facts` too"
+        return Failure("text", detail, "facts")

@@ -1,6 +1,6 @@
 """Calls Ray Serve replicas through deployment handles, within a deadline and with one retry.
 
-Even if a replica is lost, each record gets an answer, or a `Failure` that says whether a retry may help.
+Each record gets a result, or a `Failure` that tells whether a retry may help, even if a replica is lost.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen_platform.serving.config import ServeConfig
-from serve.engine import INTERNAL, LATE, Answered, ByModel, Checked, Examples, Failure, Job, ModelCard, Text
+from serve.engine import INTERNAL, TIMEOUT, Checked, Examples, Failure, Job, ModelCard, ReplicaAnswers, Result, Text
 from serve.errors import Problem
-from serve.scaling import Generators
+from serve.scaling import GeneratorState
 
 _log = logging.getLogger("agggen.serve")
 
 T = TypeVar("T")
 A = TypeVar("A")
 
-_GRACE = 0.5  # seconds beyond the deadline: the replica itself drops late items and answers the rest
-_PAUSE = 0.1  # seconds before a retry, in which Serve learns which replica died
+_GRACE_S = 0.5  # waits longer than the deadline, at which the replica itself drops late items and returns the others
+_RETRY_DELAY_S = 0.1  # time for Serve to notice that a replica died
 
 Span = Callable[[str, int], AbstractContextManager[Callable[[Any], None]]]
 Call = Callable[[Any, float], Any]
@@ -43,49 +43,50 @@ class HandleEngine:
         planner: Any,
         generator: Any,
         config: ServeConfig,
-        count: Callable[[], Generators] = lambda: Generators(1, True),
+        count: Callable[[], GeneratorState] = lambda: GeneratorState(1, True),
         span: Span | None = None,
     ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            config: the largest number of records per call, and the bounds of the generators.
+            config: the maximal number of records per call, and the bounds of the generators.
             count: returns the state of the generators; it may block.
-            span: traces a call, given its name and number of records; yields a function for its result. None: no trace.
+            span: a context manager that traces a call, given its name and number of records, and yields a function that
+                takes the call's result. None: calls are not traced.
         """
         self._planner, self._generator, self._count = planner, generator, count
         self._span = span or (lambda name, records: nullcontext(lambda result: None))
         self._records, self._bounds = config.batch.records, config.generator
         self._loaded = False  # whether generators have loaded the bundle
 
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Result[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
         return await self._in_parts(self._generate, jobs, seconds)
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Result[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record."""
-        return await self._ask("plan", jobs, seconds, lambda part, left: self._planner.plan.remote(part, k, left))
+        return await self._batched("plan", jobs, seconds, lambda part, left: self._planner.plan.remote(part, k, left))
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[Result[AlignedText] | Failure]:
         """The most likely predicates of each fact of each text."""
-        return await self._ask("align", texts, seconds, self._generator.align.remote)
+        return await self._batched("align", texts, seconds, self._generator.align.remote)
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> list[Answered[Checked] | Failure]:
+    async def check(self, texts: Sequence[Text], seconds: float) -> list[Result[Checked] | Failure]:
         """The results of the checks of each text."""
-        return await self._ask("check", texts, seconds, self._generator.check.remote)
+        return await self._batched("check", texts, seconds, self._generator.check.remote)
 
     async def examples(self) -> Examples:
         """Records of the served bundle's corpus; raises Problem if no planner answers within 30 seconds."""
-        return await self._ask_planner(self._planner.examples, 30.0)
+        return await self._call_planner(self._planner.examples, 30.0)
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
         """The served model; raises Problem if no planner answers within `seconds`."""
-        return await self._ask_planner(self._planner.card, seconds)
+        return await self._call_planner(self._planner.card, seconds)
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
         """The served model; raises Problem until planners and generators have loaded it and passed their self-test.
 
-        No generator is called, so probes start none, and the endpoint stays ready while all are busy or scaled to zero.
+        It calls no generator: a probe must not start one, nor fail while all are busy or scaled to zero.
         """
         card = await self.card(seconds)
         self._loaded = self._loaded or (await asyncio.to_thread(self._count)).loaded
@@ -94,37 +95,37 @@ class HandleEngine:
         return card
 
     async def records_at_once(self) -> int:
-        """How many records clients should have in flight: enough for the autoscaler to double the generators."""
+        """How many records clients should keep in flight: enough for the autoscaler to double the generators."""
         running = (await asyncio.to_thread(self._count)).running
         return math.ceil(min(self._bounds.max_replicas or 1, 2 * max(1, running)) * self._bounds.target_records)
 
-    async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Answered[list[Generation]] | Failure]:
-        planned: ByModel[Candidates] | Failure
+    async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Result[list[Generation]] | Failure]:
+        planned: ReplicaAnswers[Candidates] | Failure
         planned = await self._call("plan", jobs, deadline, self._planner.candidates.remote)
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
         pairs, model = zip(jobs, planned.answers, strict=True), planned.model
         ready = [(job, plans) for job, plans in pairs if isinstance(plans, Candidates)]
 
-        def write(ready: Any, left: float) -> Any:
-            return self._generator.write.remote([job for job, _ in ready], [plans for _, plans in ready], model, left)
+        def write(part: Any, left: float) -> Any:
+            return self._generator.write.remote([job for job, _ in part], [plans for _, plans in part], model, left)
 
         written = iter(await self._answers("write", ready, deadline, write) if ready else ())
         return [plans if isinstance(plans, Failure) else next(written) for plans in planned.answers]
 
-    async def _ask_planner(self, method: Any, seconds: float) -> Any:
+    async def _call_planner(self, method: Any, seconds: float) -> Any:
         result = await self._attempts(_now() + seconds, lambda left: method.remote())
         if isinstance(result, Failure):
             raise Problem("unavailable", f"no planner is ready: {result.message}")
         return result
 
-    async def _ask(self, span: str, items: Sequence[T], seconds: float, call: Call) -> list[Any]:
+    async def _batched(self, span: str, items: Sequence[T], seconds: float, call: Call) -> list[Any]:
         return await self._in_parts(lambda part, deadline: self._answers(span, part, deadline, call), items, seconds)
 
     async def _in_parts(
         self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
     ) -> list[A]:
-        """The answers in item order, from concurrent calls, which are cancelled together."""
+        """The answers in item order, from concurrent calls of at most `batch.records` items; cancels them together."""
         deadline = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
         if len(parts) == 1:
@@ -134,9 +135,9 @@ class HandleEngine:
         return [answer for task in tasks for answer in task.result()]
 
     async def _answers(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> list[Any]:
-        """An answer for each item: those of the call, or its failure."""
+        """The call's result for each item, or the call's failure for all items."""
         result = await self._call(span, items, deadline, call)
-        return [result] * len(items) if isinstance(result, Failure) else result.answered()
+        return [result] * len(items) if isinstance(result, Failure) else result.results()
 
     async def _call(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> Any:
         """The result of a traced call, or a Failure."""
@@ -146,13 +147,13 @@ class HandleEngine:
         return result
 
     async def _attempts(self, deadline: float, call: Callable[[float], Any]) -> Any:
-        """The result of the call, or a Failure; a call that was lost with its replica is retried once."""
+        """The result of the call, or a Failure; retries once if the replica was lost."""
         for may_retry in (True, False):
             left = deadline - _now()
             if left <= 0:
                 break
             try:
-                return await _within(call(left), left + _GRACE)
+                return await _within(call(left), left + _GRACE_S)
             except TimeoutError:
                 break
             except Exception as error:
@@ -160,15 +161,16 @@ class HandleEngine:
                 if failure.code != "lost" or not may_retry:
                     return failure
                 _log.warning("a replica was lost (%s); trying again", type(error).__name__)
-            await asyncio.sleep(min(_PAUSE, max(deadline - _now(), 0)))
-        return LATE
+            await asyncio.sleep(min(_RETRY_DELAY_S, max(deadline - _now(), 0)))
+        return TIMEOUT
 
 
 async def _within(response: Any, seconds: float) -> Any:
-    """The response, or TimeoutError; its request is cancelled at the deadline, or when the caller is cancelled.
+    """The response; after `seconds`, or if the caller is cancelled, cancels the request.
 
-    If the replica cancelled the request, Serve raises CancelledError, as for a cancelled caller; here
-    TaskCancelledError.
+    Raises:
+        TimeoutError: there is no response after `seconds`.
+        TaskCancelledError: the replica cancelled the request. Serve raises CancelledError, as for a cancelled caller.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -203,7 +205,7 @@ _LOST = (
 def _failure(error: Exception) -> Failure:
     """The failure of the records of a call for which Serve raised `error`."""
     if isinstance(error, BackPressureError):
-        return Failure("busy", "too many requests wait; try again later")
+        return Failure("busy", "too many requests are queued; try again later")
     if isinstance(error, _LOST):
         return Failure("lost", "the replica that processed this record was lost; try again")
     _log.error("a call to a replica failed", exc_info=error)  # unexpected: replicas return Failures

@@ -16,7 +16,7 @@ PIECE_BYTES = 64 << 10
 
 
 class Admission:
-    """A FastAPI dependency: at most `queue` concurrent requests; further ones get 429, and 503 while it is `closed`."""
+    """A FastAPI dependency that admits `queue` concurrent requests: others get 429, and all get 503 while `closed`."""
 
     def __init__(self, queue: int) -> None:
         self._queue, self._active, self.closed = queue, 0, False
@@ -27,7 +27,7 @@ class Admission:
         if self.closed:
             raise Problem("unavailable", "this endpoint is shutting down")
         if self._active >= self._queue:
-            raise Problem("busy", f"{self._queue} requests are waiting or in progress here already")
+            raise Problem("busy", f"{self._queue} requests are already in progress; try again later")
         self._active += 1
         self._idle.clear()
         try:
@@ -86,9 +86,9 @@ class StreamBuffer:
 class StreamBody:
     """The body of a stream, received independently of its processing.
 
-    Serve receives as fast as a client sends, so bytes are counted on arrival. A body of more than `limits.stream_bytes`
-    ends with 413. A stream that has unread bytes ends with 429 if a further chunk would raise the unread bytes of all
-    streams above `limits.stream_buffer_bytes`.
+    Serve receives as fast as a client sends, so limits apply on arrival: more than `limits.stream_bytes` fail with 413.
+    If a stream already has unread bytes, a chunk that would raise the unread bytes of all streams above
+    `limits.stream_buffer_bytes` fails with 429.
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
@@ -98,7 +98,7 @@ class StreamBody:
         self._changed = asyncio.Event()
 
     async def receive(self) -> None:
-        """Receives, while `pieces` runs, until a limit is exceeded; raises ClientDisconnect, also after the body."""
+        """Receives while `pieces` runs, until a limit is exceeded; raises ClientDisconnect, also after the body."""
         limits, received = self._buffer.limits, 0
         while self._problem is None:
             message = await self._receive()

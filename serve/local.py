@@ -1,6 +1,6 @@
-"""The endpoint in one process, without Ray Serve: for one person on one machine (`agggen studio`), and for tests.
+"""The endpoint in one process, without Ray Serve: for `agggen studio` and for tests.
 
-The application, planner and generator are those of `serve.app`; there is one of each, and no proxy.
+It has the application of `serve.app` with one planner, one generator and no proxy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LocalHandle:
 
 
 def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
-    """The endpoint's application with planner and generator in this process; `compare` is a second bundle to serve.
+    """The endpoint's application with planner and generator in this process; `compare`: address of a second bundle.
 
     Raises:
         ConfigError: other machines could reach the endpoint without a key, or both bundles are the same.
@@ -53,7 +53,7 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
         other = replace(config, bundle=compare, shown_as=None, fingerprint=None)
         other = find_target(other).pinned(other)
         if other.fingerprint == config.fingerprint:
-            raise ConfigError(f"{compare} is the served bundle itself: name another one to compare it with")
+            raise ConfigError(f"{compare} is the served bundle itself: choose another one to compare")
         compared = _engine(other)
     return api(_engine(config), config, compared=compared)
 

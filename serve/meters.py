@@ -1,7 +1,7 @@
 """Metrics of a replica that Ray exports to Prometheus.
 
-Serve itself counts and times requests. These metrics add the outcomes of records and the cost of batches. Ray adds the
-tags `application`, `deployment` and `replica`.
+They add outcomes of records and costs of batches to Serve's own request metrics. Ray adds the tags `application`,
+`deployment` and `replica`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _COUNTS = [1.0, 2, 4, 8, 16, 32, 64, 128, 256]
 _SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
 
-class Meters:
+class Metrics:
     """The metrics of this replica."""
 
     def __init__(self) -> None:

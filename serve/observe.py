@@ -1,6 +1,6 @@
 """Request ids, the access log, metrics of requests, and the conversion of exceptions to problem responses.
 
-Logs hold no key, query string, record or text. An unknown path is logged and counted as ``other``.
+Logs contain no key, query string, record or text. An unknown path is logged and counted as ``other``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen_platform.serving.config import LogConfig
 from serve.errors import Problem
-from serve.meters import Meters
+from serve.meters import Metrics
 from serve.schemas import GenerateOptions, problem_at
 
 _log = logging.getLogger("agggen.serve")
@@ -41,7 +41,7 @@ _access = logging.getLogger("agggen.serve.access")
 _LOGGERS = ("agggen", "agggen_platform", "serve")  # and their children
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
-_CLIENT_WENT_AWAY = 499
+_CLIENT_DISCONNECTED = 499
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ def current_request() -> RequestInfo:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, request, message, replica, and those of ``extra={"fields": ...}``.
+    """One JSON object per line: time, level, logger, request, message, replica, and ``extra={"fields": {...}}``.
 
-    Exceptions are logged with type and stack. Their messages, which may quote texts, are logged only if `texts` is set.
+    Exceptions are logged with type and stack; their messages, which may quote texts, only if `texts` is set.
     """
 
     def __init__(self, texts: bool, replica: str) -> None:
@@ -95,7 +95,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log: LogConfig, replica: str, stream: TextIO | None = None) -> None:
-    """Makes the endpoint's loggers write JSON lines of at least `log.level` only to `stream` (None: standard error)."""
+    """Sends the endpoint's logs from `log.level` up as JSON lines to `stream` only (None: standard error)."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(log.texts, replica))
     for name in _LOGGERS:
@@ -117,8 +117,8 @@ class RequestContext:
     The client's X-Request-Id is used if it is 1 to 128 letters, digits and ``._:-``; the answer returns the id.
     """
 
-    def __init__(self, app: ASGIApp, paths: Collection[str], meters: Meters | None = None, echo: bool = True) -> None:
-        """`paths`: named in logs and metrics; all others are ``other``. `echo`: whether to return the client's id."""
+    def __init__(self, app: ASGIApp, paths: Collection[str], meters: Metrics | None = None, echo: bool = True) -> None:
+        """`paths`: paths that logs and metrics name; `echo`: whether to return an id that the client sent."""
         self.app, self.meters, self.paths, self.echo = app, meters, frozenset(paths), echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,9 +146,9 @@ class RequestContext:
         except Exception:
             _log.exception("request %s failed", info.id)
             if info.status:
-                raise  # the answer has begun: only a closed connection can tell the client that it is incomplete
+                raise  # the response has begun: closing the connection tells the client that it is incomplete
             info.problem = "internal"
-            problem = Problem("internal", "an unexpected error; the server's log has it under the request id")
+            problem = Problem("internal", "an unexpected error; the server's log has it under this request_id")
             await problem.response(info.id)(scope, receive, send_observed)
         finally:
             route = self._route(scope)
@@ -158,13 +158,13 @@ class RequestContext:
             _current.reset(token)
 
     def _route(self, scope: Scope) -> str:
-        """The path without the prefix at which the application is mounted; ``other`` for an unknown path."""
+        """The path without the application's mount prefix; ``other`` for an unknown path."""
         path, root = str(scope["path"]), str(scope.get("root_path", ""))
         path = path.removeprefix(root) if path.startswith(root + "/") else path
         return path if path in self.paths else "other"
 
     def _log(self, method: str, route: str, info: RequestInfo, seconds: float) -> None:
-        status = info.status or _CLIENT_WENT_AWAY
+        status = info.status or _CLIENT_DISCONNECTED
         fields: dict[str, Any] = {
             "method": method if method in _METHODS else "other",
             "route": route,
@@ -181,7 +181,7 @@ class RequestContext:
 
 
 def add_exception_handlers(app: FastAPI) -> None:
-    """Converts these exceptions to problem responses; `RequestContext` converts all other exceptions."""
+    """Converts client errors to problem responses; `RequestContext` converts all other exceptions."""
     for kind in (Problem, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, _answered)
 
@@ -202,10 +202,10 @@ def _problem(request: Request, error: Exception) -> Problem:
             return Problem("invalid", first["msg"], field=str(first["loc"][1]))
         return problem_at(first, [], GenerateOptions.model_fields)
     if isinstance(error, ClientDisconnect):
-        return Problem("gone", "the client went away")
+        return Problem("gone", "the client disconnected")
     if isinstance(error, HTTPException) and error.status_code == 404:
-        return Problem("not-found", f"there is nothing at {request.url.path}")
+        return Problem("not-found", f"no resource has the path {request.url.path}")
     if isinstance(error, HTTPException) and error.status_code == 405:
         headers = dict(error.headers or {})
-        return Problem("method", f"{request.method} is not allowed here", headers=headers)
+        return Problem("method", f"{request.url.path} does not support {request.method}", headers=headers)
     raise error

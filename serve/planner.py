@@ -1,4 +1,4 @@
-"""The planner replica: finds the plans that the generator's texts follow. It needs a CPU and little memory."""
+"""The planner replica: searches plans, on a CPU and with little memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agggen.generation.results import Candidates, PlannedRecord
 from agggen.planning import PlanDistribution
 from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
-from serve.batching import Measure
-from serve.engine import ByModel, Examples, Failure, Job, ModelCard
+from serve.batching import Traits
+from serve.engine import Examples, Failure, Job, ModelCard, ReplicaAnswers
 from serve.replica import Replica
 
-Searched = Candidates | list[PlannedRecord]
+PlanResult = Candidates | list[PlannedRecord]
 EXAMPLES = 48
 """The largest number of records of `GET /v1/examples`."""
 
@@ -28,11 +28,11 @@ EXAMPLES = 48
 @dataclass(frozen=True, slots=True)
 class _Search:
     job: Job
-    k: int | None = None  # number of best plans to return; None: the generator's candidates
+    k: int | None = None  # number of best plans; None: candidates for the generator
 
 
-class PlannerReplica(Replica[_Search, Searched]):
-    """Plans the records of many requests together, on the CPU."""
+class PlannerReplica(Replica[_Search, PlanResult]):
+    """Plans records of several requests in batches."""
 
     _examples: Examples | None
 
@@ -48,18 +48,18 @@ class PlannerReplica(Replica[_Search, Searched]):
             bundle.facts,
             bundle.model.config.max_group_size,
             bundle.inference,
-            len(bundle.encoder.predicates) - 1,  # the first entry stands for unknown predicates
+            len(bundle.encoder.predicates) - 1,  # the first entry represents unknown predicates
             bundle.encoder.predicates[1:],
             dict(bundle.metrics),
             asdict(bundle.model.config),
         )
         self._config, self._examples = bundle.config, None
 
-    async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
-        """For each job, the plans that the generator's texts follow."""
+    async def candidates(self, jobs: Sequence[Job], seconds: float) -> ReplicaAnswers[Candidates]:
+        """For each job, the candidate plans for `GeneratorReplica.write`."""
         return await self._answers([_Search(job) for job in jobs], seconds)
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ByModel[list[PlannedRecord]]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ReplicaAnswers[list[PlannedRecord]]:
         """The k best plans of each job's record."""
         return await self._answers([_Search(job, k) for job in jobs], seconds)
 
@@ -80,16 +80,16 @@ class PlannerReplica(Replica[_Search, Searched]):
             return [f"planning failed: {type(error).__name__}: {error}"]
         return []
 
-    def _work(self, work: str, searches: Sequence[_Search]) -> list[Searched | Failure]:
+    def _work(self, work: str, searches: Sequence[_Search]) -> list[PlanResult | Failure]:
         """Scores the transitions of all records at once, then plans them one by one."""
         refusals = [refusal(search.job, self._planner) for search in searches]
         plannable = [search for search, refused in zip(searches, refusals, strict=True) if refused is None]
         configs = [search.job.settings(self._planner.config) for search in plannable]
         distributions = self._planner.distributions([search.job.record for search in plannable], configs)
-        planned = iter(map(self._searched, plannable, distributions, configs))
+        planned = iter(map(self._result, plannable, distributions, configs))
         return [refused or next(planned) for refused in refusals]
 
-    def _searched(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> Searched | Failure:
+    def _result(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> PlanResult | Failure:
         try:
             if search.k is not None:
                 return self._planner.plans_of(search.job.record, distribution, search.k, config)
@@ -98,16 +98,16 @@ class PlannerReplica(Replica[_Search, Searched]):
         except PlanError as error:
             return Failure("plan", str(error), "plan")
 
-    def _measure(self, search: _Search) -> Measure:
-        """Records are planned one by one, so a batch is limited to about 100 ms: other requests wait that long."""
+    def _traits(self, search: _Search) -> Traits:
+        """Limits a batch, whose records are planned one by one, to about 100 ms, since other requests wait for it."""
         if search.job.alone:
-            return Measure("plan", alone=True)
+            return Traits("plan", alone=True)
         n = len(search.job.record.triples)
-        return Measure("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
+        return Traits("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:
-    """Why a job cannot be planned, regardless of the model's scores; None if it can."""
+    """A Failure if the job exceeds a limit of the planner; else None."""
     try:
         check_size(job.record)
     except AggGenError as error:
@@ -120,9 +120,9 @@ def refusal(job: Job, planner: Planner) -> Failure | None:
 
 
 def examples_of(config: Mapping[str, Any]) -> Examples:
-    """At most EXAMPLES records, spread over the test split of the corpus that a bundle's `config` names.
+    """At most EXAMPLES records, evenly spaced in the test split of the corpus that a bundle's `config` names.
 
-    Only corpora of the catalogue are read: a bundle may name any file, and an endpoint must not expose private data.
+    Reads only corpora of the catalogue: the configuration may name any file, and an endpoint must not expose it.
     """
     corpus = config.get("corpus")
     if not isinstance(corpus, Mapping):

@@ -1,4 +1,4 @@
-"""Parses bodies of requests into raw records (JSON objects), which are validated later.
+"""Parses request bodies into JSON values, which are validated later.
 
 JSON is parsed strictly: UTF-8, no NaN or Infinity, no number too large for a double, no duplicate key in an object.
 """
@@ -19,7 +19,7 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
 _THREAD_BYTES = 32 << 10  # larger documents are parsed in a thread, so that the event loop stays free
-_MOST_CONTAINERS = 1 << 16  # lists and objects in a document at most; Python creates them while holding the GIL
+_MAX_CONTAINERS = 1 << 16  # lists and objects per document: the parser holds the GIL while it creates them
 
 
 def check_media_type(request: Request, expected: str) -> None:
@@ -41,9 +41,9 @@ async def parsed(data: bytes, subject: str = "the body") -> Any:
 
 
 def parse_json(data: bytes, subject: str = "the body") -> Any:
-    """The value of strict JSON; raises Problem with the position of the first error."""
-    if data.count(b"[") + data.count(b"{") > _MOST_CONTAINERS:
-        raise Problem("too-large", f"{subject} has more than {_MOST_CONTAINERS} lists and objects")
+    """Parses strict JSON; raises Problem with the position of the first error."""
+    if data.count(b"[") + data.count(b"{") > _MAX_CONTAINERS:
+        raise Problem("too-large", f"{subject} has more than {_MAX_CONTAINERS} lists and objects")
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
@@ -58,7 +58,7 @@ def parse_json(data: bytes, subject: str = "the body") -> Any:
     except _NotStrict as error:
         raise Problem("malformed", f"{subject} is not strict JSON: {error}") from None
     except ValueError:  # Python's limit on the digits of an integer
-        raise Problem("malformed", f"{subject} holds an integer of thousands of digits") from None
+        raise Problem("malformed", f"{subject} has an integer of thousands of digits") from None
 
 
 class _NotStrict(Exception):
@@ -86,7 +86,7 @@ def _finite(digits: str) -> float:
 
 
 def check_unicode(value: Any) -> None:
-    """Raises Problem with the path of a string that holds a lone surrogate, which no answer could contain."""
+    """Raises Problem with the path of a string that has a lone surrogate, which UTF-8 answers cannot contain."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

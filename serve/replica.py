@@ -12,22 +12,22 @@ from agggen.bundle import load_bundle
 from agggen.errors import BundleError
 from agggen_platform.registry.admission import fetch, smoke_test
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
-from serve.batching import A, Batcher, Measure, T
-from serve.engine import ByModel, Failure
-from serve.meters import Meters
+from serve.batching import A, Batcher, T, Traits
+from serve.engine import Failure, ReplicaAnswers
+from serve.meters import Metrics
 from serve.observe import log_as_replica
 from serve.scaling import RECORDS
 
-_SUSPICIOUS = 3  # failed records in a row, after which the self-test runs
+_FAILURES_BEFORE_TEST = 3  # consecutive failed records after which the self-test runs
 
 
 class Replica(ABC, Generic[T, A]):
     """A replica that processes batches with a bundle."""
 
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
-        """Loads the bundle of the configuration and generates texts with it before the replica takes requests.
+        """Loads the configured bundle and runs its self-test.
 
-        `config.bundle` must not be an alias, since aliases can move. Torch gets one thread per CPU of the role.
+        `config.bundle` must not be an alias, since an alias can move. Torch gets one thread per CPU of `role`.
 
         Raises:
             BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
@@ -38,24 +38,24 @@ class Replica(ABC, Generic[T, A]):
         path, self._fingerprint = fetch(config.bundle, config.fingerprint)
         self._bundle = load_bundle(path)
         if role.gpus and not torch.cuda.is_available():
-            raise BundleError(f"{role.gpus:g} GPUs were asked for, but torch sees none here")
+            raise BundleError(f"{role.gpus:g} GPUs are configured, but torch finds none")
         self._device = "cuda" if role.gpus else "cpu"
         if faults := smoke_test(self._bundle, device=self._device):
             raise BundleError(f"the bundle at {config.bundle} does not pass its self-test: {faults[0]}")
         self._address = config.shown_as or config.bundle
-        self._longest, self._meters = config.limits.longest_deadline_s, Meters()
-        self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._measure, self._meters)
+        self._longest, self._meters = config.limits.longest_deadline_s, Metrics()
+        self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._traits, self._meters)
 
-    async def _answers(self, items: Sequence[T], seconds: float) -> ByModel[Any]:
-        """The answers to the items within `seconds`; a batch may contain items of several calls."""
-        return ByModel(await self._batcher.submit(items, seconds), self._fingerprint)
+    async def _answers(self, items: Sequence[T], seconds: float) -> ReplicaAnswers[Any]:
+        """The answers to the items, or Failures after `seconds`; a batch may contain items of several calls."""
+        return ReplicaAnswers(await self._batcher.submit(items, seconds), self._fingerprint)
 
     @abstractmethod
     def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]:
         """The answers to a batch; see `Batcher`."""
 
     @abstractmethod
-    def _measure(self, item: T) -> Measure:
+    def _traits(self, item: T) -> Traits:
         """The properties of an item that decide which items share its batch."""
 
     @abstractmethod
@@ -67,16 +67,16 @@ class Replica(ABC, Generic[T, A]):
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
-        """Checks that the replica works, and exports the bundle that it serves as a metric.
+        """Raises RuntimeError, so that Serve replaces the replica, if a batch hangs or the self-test fails.
 
-        After several unexpected failures of records in a row, the self-test runs. If it fails too, RuntimeError makes
-        Serve replace the replica: its device may be lost, and a new process may work.
+        The self-test runs after several consecutive unexpected failures, as after the loss of a GPU. Also exports the
+        metric of the served bundle.
         """
         if self._batcher.stuck(self._longest):
             raise RuntimeError(f"a batch has been in progress for more than {self._longest:g} s")
         failed = self._batcher.failed_in_a_row
-        if failed >= _SUSPICIOUS:
+        if failed >= _FAILURES_BEFORE_TEST:
             if faults := await self._batcher.run(self._test):
-                raise RuntimeError(f"{failed} records in a row failed, and so does a test: {faults[0]}")
+                raise RuntimeError(f"{failed} consecutive records failed, and so does the self-test: {faults[0]}")
             self._batcher.failed_in_a_row = 0
         self._meters.bundle(self._fingerprint, self._address)

@@ -12,14 +12,14 @@ from ray.serve.config import AutoscalingContext
 from ray.serve.schema import DeploymentStatus
 
 RECORDS = "records"
-"""The name of the metric by which replicas report their records, waiting and in a batch, to Serve's controller."""
+"""The metric with which replicas report their queued and processed records to Serve's controller."""
 
 
 def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
-    """Serve's autoscaling policy: the replicas that the current records need, before Serve applies bounds and delays.
+    """An autoscaling policy: the number of replicas for the current records, before Serve applies bounds and delays.
 
-    Serve's own policy counts calls, and a call has 1 to 64 records. Here, a call that waits for a replica counts as one
-    record. The number of calls is a lower bound of the records, since ingress replicas report no records.
+    Serve's default policy counts calls, but a call has 1 to 64 records. A call that waits for a replica counts as one
+    record. The number of calls is a lower bound, since ingress replicas report no records.
     """
     reported = (context.aggregated_metrics or {}).get(RECORDS, {})
     records = sum(reported.values()) + (context.total_queued_requests or 0.0)
@@ -27,26 +27,26 @@ def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Generators:
-    """The current state of the generators."""
+class GeneratorState:
+    """The state of the generator replicas."""
 
     running: int
     loaded: bool
-    """Whether they have loaded the bundle and passed their self-test: now, or before they were scaled to zero."""
+    """Whether they have loaded the bundle and passed their self-test, perhaps before they were scaled to zero."""
 
 
-def count_generators() -> Callable[[], Generators]:
-    """A function that queries Serve's controller at most once a second. It calls, and so starts, no generator."""
+def count_generators() -> Callable[[], GeneratorState]:
+    """Returns a function that queries Serve's controller at most once a second, and calls (so starts) no generator."""
     application = serve.get_replica_context().app_name
     steady = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
-    queried_at, answer = float("-inf"), Generators(0, False)
+    queried_at, state = float("-inf"), GeneratorState(0, False)
 
-    def count() -> Generators:
-        nonlocal queried_at, answer
+    def count() -> GeneratorState:
+        nonlocal queried_at, state
         if time.monotonic() - queried_at >= 1:
             deployment = serve.status().applications[application].deployments["Generator"]
-            running = sum(count for state, count in deployment.replica_states.items() if state == "RUNNING")
-            queried_at, answer = time.monotonic(), Generators(running, running > 0 or deployment.status in steady)
-        return answer
+            running = sum(number for name, number in deployment.replica_states.items() if name == "RUNNING")
+            queried_at, state = time.monotonic(), GeneratorState(running, running > 0 or deployment.status in steady)
+        return state
 
     return count

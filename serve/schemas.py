@@ -1,8 +1,7 @@
-"""The request bodies, as pydantic validates them and the OpenAPI document describes them.
+"""Pydantic models of the request bodies; `agggen_platform.client.answers` has those of the answers.
 
-A request is checked in two steps, so that an invalid record does not fail the valid ones: the request's model does not
-check the records and options (`SkipValidation`); then each record is checked separately. `bounded` and
-`serve.answering` check the limits of the configuration (`limits.*`). `agggen_platform.client.answers` has the answers.
+The model of a request skips its records and options (`SkipValidation`), which are validated one by one afterwards, so
+that an invalid record does not fail the valid ones. `bounded` and `serve.answering` check the configured `limits`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
 _NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # without control characters
 _PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # checks the beginning; `Plan.parse` checks the rest
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-_LONGEST_NAME = 100  # characters of an unknown name that are compared with the valid names
+_LONGEST_NAME = 100  # unknown names are truncated to this many characters before similar names are searched
 _TAGS = ("as-list", "as-object", "str", "int")  # added by pydantic to the locations of errors
 
 EXAMPLE_TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
@@ -62,20 +61,19 @@ TripleIn = Annotated[
 
 
 def _or_row(example: dict[str, Any]) -> ConfigDict:
-    """Extends a record's schema: instead of `triples`, a record may have a key for each predicate, like a table row."""
+    """Extends the schema of a record: instead of `triples`, it may have a key for each predicate, like a table row."""
 
     def extend(schema: dict[str, Any]) -> None:
         schema["required"] = [name for name in schema["required"] if name != "triples"]
-        schema["additionalProperties"] = {"description": "without `triples`: a predicate and its value or values"}
+        schema["additionalProperties"] = {"description": "if `triples` is missing: a predicate and its value or values"}
         schema["examples"] = [example]
 
     return ConfigDict(json_schema_extra=extend)
 
 
 class RecordIn(_Body):
-    """A record: `triples`, or instead a key for each predicate, as in a row of a table
-    (`{"name": "Silicon", "symbol": "Si"}`; `name` or `title` is the subject). `references` and `category`, which
-    records of corpora have, are ignored."""
+    """A record: `triples`, or a key for each predicate, like a row of a table (`{"name": "Silicon", "symbol": "Si"}`;
+    `name` or `title` is the subject). `references` and `category`, which corpora have, are ignored."""
 
     model_config = _or_row(EXAMPLE_RECORD)
 
@@ -117,7 +115,7 @@ class AlignRecord(CheckRecord):
 
 class _SearchOptions(_Body):
     level: int | None = Field(
-        default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
+        default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's limit"
     )
     planner: Literal["exact", "two-stage", "sample"] | None = Field(
         default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: sampled plans"
@@ -126,7 +124,7 @@ class _SearchOptions(_Body):
         default=None,
         gt=0,
         le=1,
-        description="for sampling: each group is drawn from the most probable ones whose probabilities sum to this",
+        description="for sampling: draw each group from the most probable ones whose probabilities sum to this value",
     )
     seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="for sampling and random-order")
 
@@ -141,23 +139,22 @@ class GenerateOptions(_SearchOptions):
     """How plans are searched and texts written. The defaults are the model's own settings."""
 
     n_best: int = Field(default=1, ge=1, description="texts for each record, best first")
-    plans: int | None = Field(default=None, ge=1, description="plans by which texts are written for each record")
+    plans: int | None = Field(default=None, ge=1, description="plans for which texts are generated, for each record")
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] | None = None
     beam: int | None = Field(default=None, ge=1, description="hypotheses of the beam search")
     complete: bool = Field(
-        default=False, description="let the model add the predicates that a record's plan omits; else that is an error"
+        default=False, description="add the predicates that a record's plan omits, which is an error otherwise"
     )
     verify: Literal["strict", "off"] | None = Field(
         default=None,
-        description="`strict`: every fact says the values of its triples completely, and the strict check finds no "
-        "fault in it; if the model finds no such words, a wording of the training texts or a plain clause takes their "
-        "place (`fallback`). `off`: the model writes freely. Either way `fulfilled`, `missing` and `faults` say what "
-        "the strict check finds",
+        description="`strict`: every fact contains the complete values of its triples and passes the strict check; "
+        "where the beam search finds no such text, a wording from the training texts or a plain clause replaces it "
+        "(`fallback`). `off`: unconstrained search. `fulfilled`, `missing` and `faults` always report the strict check",
     )
     alone: bool = Field(
         default=False,
-        description="the records (up to 64) are a batch of their own, so that a repeated request gives the same "
-        "numbers to the last digit, which other records in a batch would change; other requests wait meanwhile",
+        description="do not batch these records (up to 64) with other requests: a repeated request then returns "
+        "exactly equal numbers, which batching changes in the last digits; other requests wait meanwhile",
     )
 
 
@@ -169,7 +166,7 @@ Options = TypeVar("Options", GenerateOptions, PlanOptions, NoOptions)
 
 
 class GenerateRequest(_Body):
-    """Records to write about."""
+    """Records to generate texts for."""
 
     records: list[SkipValidation[GenerateRecord]] = Field(min_length=1)
     options: SkipValidation[GenerateOptions] = GenerateOptions()
@@ -203,7 +200,7 @@ def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
     """The options within the limits and the model's largest group; a default above a limit becomes the limit.
 
     Raises:
-        Problem: names an option that the request sets above its limit, and the limit.
+        Problem: the request sets an option above its limit.
     """
     largest = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
     defaults = {}
@@ -217,12 +214,12 @@ def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
     return options.model_copy(update=defaults)
 
 
-def inference(options: GenerateOptions | PlanOptions, own: InferenceConfig) -> InferenceConfig:
-    """The bundle's own settings, overridden by the settings in the request."""
+def inference(options: GenerateOptions | PlanOptions, bundle: InferenceConfig) -> InferenceConfig:
+    """The settings of the bundle, overridden by those of the request."""
     settings = {"level", "plans", "planner", "top_p", "ablation", "seed", "verify"}
     requested = options.model_dump(include=settings, exclude_none=True)
     beam = getattr(options, "beam", None)
-    return replace(own, **requested, beam=own.beam if beam is None else replace(own.beam, beam=beam))
+    return replace(bundle, **requested, beam=bundle.beam if beam is None else replace(bundle.beam, beam=beam))
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -232,7 +229,7 @@ def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "inval
     """Validates `data` as `model`.
 
     Raises:
-        Problem: names the first invalid field (after `prefix`); for an unknown field also the most similar valid name.
+        Problem: the first invalid field (after `prefix`); for an unknown field with the most similar valid name.
     """
     subject = prefix or ("the record" if code == "record" else "the body")
     if not isinstance(data, dict):
@@ -254,6 +251,6 @@ def problem_at(
     path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])
     location, detail = ".".join(map(str, [*prefix, *path])), error["msg"]
     if unknown:
-        near = get_close_matches(str(last)[:_LONGEST_NAME], known, 1)  # it would take seconds for megabytes
+        near = get_close_matches(str(last)[:_LONGEST_NAME], known, 1)  # truncated: megabytes would take seconds
         detail = f"unknown name {str(last)!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {list(known)}")
     return Problem(code, f"{location or subject}: {detail}", field=location or None)

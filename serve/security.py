@@ -1,4 +1,4 @@
-"""Access control: API keys; without keys, only requests from this machine and none from scripts of other sites."""
+"""Access control: API keys; without keys, only requests to this machine's names, against scripts of other sites."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _RELOAD_SECONDS = 1.0  # between checks whether the keys file has changed
 class KeyRing:
     """The API keys of a file, which is reloaded when it changes.
 
-    While the file is unreadable or malformed, the last valid keys stay in use and an error is logged. If the file no
-    longer holds a key, every request is refused.
+    While the file is unreadable or malformed, the last valid keys stay in use and an error is logged. A file without
+    keys refuses every request.
     """
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,14 +39,14 @@ class KeyRing:
         self._loaded_state = _state(self._path)
         self._keys = read_keys(self._path)
         if not self._keys:
-            raise ConfigError(f"the keys file {path} holds no key: agggen serve-key NAME --file {path}")
+            raise ConfigError(f"the keys file {path} has no key; add one: agggen serve-key NAME --file {path}")
         self._checked_at = clock()
 
     def name_of(self, credential: bytes) -> str | None:
-        """The key's name, None for an invalid credential; in constant time for credentials of the same length."""
+        """The key's name; None for an invalid credential. Constant time for credentials of equal length."""
         self._reload_if_changed()
         hashed = hashlib.sha256(credential).digest()
-        # Compares all keys: the time must not reveal which one matched.
+        # Compares all keys, so that the time does not reveal which one matched.
         names = [key.name for key in self._keys if hmac.compare_digest(key.sha256, hashed)]
         return names[0] if names else None
 
@@ -60,7 +60,7 @@ class KeyRing:
         try:
             self._keys = read_keys(self._path)
         except ConfigError as error:
-            _log.error("the last good keys stay in use: %s", error)
+            _log.error("the last valid keys stay in use: %s", error)
         else:
             _log.warning("read %d keys from %s", len(self._keys), self._path)
 
@@ -108,25 +108,24 @@ def key_check(keys: KeyRing) -> Check:
             current_request().caller = name
             return
         else:
-            detail, challenge = "this key is not valid", 'Bearer realm="agggen", error="invalid_token"'
+            detail, challenge = "the key is not valid", 'Bearer realm="agggen", error="invalid_token"'
         raise Problem("unauthorized", detail, headers={"WWW-Authenticate": challenge})
 
     return check
 
 
 def host_check(hosts: Collection[str]) -> Check:
-    """Without keys: `Host` must be a name of this machine, which are localhost, loopback addresses and `hosts`.
+    """Without keys: the `Host` header must be localhost, a loopback address, or one of `hosts`.
 
-    This refuses web pages whose own host name resolves to this machine (DNS rebinding). The browser blocks scripts of
-    other origins: without CORS headers they cannot read answers, and the accepted media types need a preflight
-    request, which is refused.
+    This refuses web pages whose host name resolves to this machine (DNS rebinding). The browser blocks scripts of other
+    origins: no CORS headers allow them to read answers, and the accepted media types need a preflight request.
     """
     names = {"localhost", *(host.lower() for host in hosts)}
 
     async def check(request: Request) -> None:
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not _is_local(hosts[0], names):
-            detail = "an endpoint without keys answers only to this machine's names (localhost, 127.0.0.1) in Host"
+            detail = "without keys, the Host header must be localhost, 127.0.0.1, or one of security.hosts"
             raise Problem("forbidden", detail)
 
     return check

@@ -1,10 +1,10 @@
-"""NDJSON in, NDJSON out: one answer per line in the order of the records, for any number of records.
+"""The NDJSON stream of `/v1/generate:stream`: a record per line in, an answer per line out, in the same order.
 
 Records are sent to the engine in batches as they arrive. At most `limits.window` records are in progress or have an
 answer that the client has not read; further input is buffered in a `serve.limits.StreamBody`.
 
-The last line is ``{"status": "end", "records", "ok", "errors"}``, with an ``error`` if the rest of the input was not
-read. A stream without this line is incomplete. The work is cancelled when the client disconnects.
+The last line is ``{"status": "end", "records", "ok", "errors"}``, with ``error`` if the server stopped reading early; a
+stream without it is incomplete. When the client disconnects, the work is cancelled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, Answering, Entry, body_of, located, outcome, reject_duplicates
+from serve.answering import Answer, RawRecord, RecordService, body_of, outcome, reject_duplicates, with_location
 from serve.errors import Problem
 from serve.limits import StreamBody
 from serve.observe import current_request
@@ -66,12 +66,12 @@ class Stream(Response):
     media_type = NDJSON
 
     def __init__(
-        self, body: StreamBody, answering: Answering, config: ServeConfig, options: GenerateOptions, seconds: float
+        self, body: StreamBody, service: RecordService, config: ServeConfig, options: GenerateOptions, seconds: float
     ) -> None:
         """`options` are within the limits; `seconds` is the deadline of each record."""
         super().__init__()
         del self.headers["content-length"]
-        self._body, self._answering, self._options, self._seconds = body, answering, options, seconds
+        self._body, self._service, self._options, self._seconds = body, service, options, seconds
         self._limits = config.limits
         self._wait = config.batch.wait_ms / 1000
         self._call_records = max(1, min(config.batch.records, config.limits.window // 4))  # per call
@@ -94,7 +94,7 @@ class Stream(Response):
                     task.result()
         except ClientDisconnect:
             answered = self._counts["ok"] + self._counts["errors"]
-            _log.info("request %s: the client went away after %d answers", current_request().id, answered)
+            _log.info("request %s: the client disconnected after %d answers", current_request().id, answered)
         finally:
             tasks: list[asyncio.Task[Any]] = [receiver, reader, writer, *self._work]
             for task in tasks:
@@ -103,10 +103,10 @@ class Stream(Response):
             self._body.close()
 
     async def _read(self) -> None:
-        """Reads records and starts their work until the end of the input or a Problem."""
+        """Reads and submits records until the end of the input or a Problem."""
         groups = line_groups(self._body.pieces(), self._limits.line_bytes)
         next_lines: asyncio.Future[list[bytes | Problem] | None] | None = None
-        entries: list[Entry] = []
+        entries: list[RawRecord] = []
         try:
             while True:
                 next_lines = next_lines or asyncio.ensure_future(anext(groups, None))
@@ -133,27 +133,27 @@ class Stream(Response):
             self._submit(entries)
         self._pending.put_nowait(None)
 
-    async def _entry(self, line: bytes | Problem) -> Entry:
+    async def _entry(self, line: bytes | Problem) -> RawRecord:
         index = self._counts["records"]
         self._counts["records"] += 1
         try:
-            return Entry(index, line if isinstance(line, Problem) else await parsed(line, "the line"))
+            return RawRecord(index, line if isinstance(line, Problem) else await parsed(line, "the line"))
         except Problem as problem:
-            return Entry(index, problem)
+            return RawRecord(index, problem)
 
-    def _submit(self, entries: list[Entry]) -> None:
+    def _submit(self, entries: list[RawRecord]) -> None:
         reject_duplicates(entries, self._first_index)
         task = asyncio.create_task(self._answers(entries))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         self._pending.put_nowait(task)
 
-    async def _answers(self, entries: list[Entry]) -> list[Answer]:
+    async def _answers(self, entries: list[RawRecord]) -> list[Answer]:
         try:
-            return await self._answering.generate(entries, self._options, self._seconds)
+            return await self._service.generate(entries, self._options, self._seconds)
         except Exception:
             _log.exception("request %s: %d records failed with an internal error", current_request().id, len(entries))
-            return [located(Problem("internal", "an unexpected error; see the server's log"), e) for e in entries]
+            return [with_location(Problem("internal", "an unexpected error; see the server's log"), e) for e in entries]
 
     async def _write(self, send: Send) -> None:
         info = current_request()

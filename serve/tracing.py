@@ -1,8 +1,8 @@
-"""Traces of requests for MLflow: reading, planning, writing and verifying; ids and sizes, never a record's content.
+"""Traces of requests for MLflow, with ids and sizes but no content of records.
 
-This module is imported only if `tracing.experiment` is set. A thread of OpenTelemetry's SDK sends the spans from a
-bounded queue to the MLflow server `tracing.server`, by default MLFLOW_TRACKING_URI in the ingress's environment. A
-failed export is logged and loses its spans; no request waits for it. Attribute values are JSON, as MLflow stores them.
+Imported only if `tracing.experiment` is set. A thread of OpenTelemetry's SDK exports the spans from a bounded queue to
+the MLflow server `tracing.server` (default: MLFLOW_TRACKING_URI in the ingress's environment). A failed export is
+logged and loses its spans; no request waits for it. Attribute values are JSON, as MLflow stores them.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from agggen.generation.results import Candidates, Generation
 from agggen_platform.mlflow_client import get_or_create_experiment, mlflow_client
 from agggen_platform.tracking.origin import masked
 from agggen_platform.tracking.store import reason
-from serve.engine import ByModel, Failure
+from serve.engine import Failure, ReplicaAnswers
 from serve.observe import current_request
 
 _log = logging.getLogger("agggen.serve")
 
 ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:stream")
-_REFUSED = (401, 403, 404, 405)  # statuses not traced, so that requests without access cannot fill the experiment
-_MOST_CALLS = 256  # the largest number of calls with a span in a trace; a stream may make thousands of calls
-_MOST_IDS = 20  # the largest number of ids of unfulfilled records in a trace
-_QUEUE, _PAUSE_MS = 2048, 2000
+_UNTRACED_STATUSES = (401, 403, 404, 405)  # so that unauthorized requests cannot fill the experiment
+_MAX_CALLS = 256  # the largest number of calls with a span in a trace; a stream may make thousands of calls
+_MAX_IDS = 20  # the largest number of ids of unfulfilled records in a trace
+_QUEUE, _EXPORT_DELAY_MS = 2048, 2000
 _TAG = "mlflow.traceTag."
 """Prefix of the root span's attributes that MLflow makes searchable tags of the trace."""
 
 
 @dataclass(slots=True)
 class _Request:
-    """Totals over the spans of a request."""
+    """Totals of a request's spans."""
 
     totals: Counter[str] = field(default_factory=Counter)
     unfulfilled: list[str] = field(default_factory=list)  # ids of records
@@ -62,7 +62,7 @@ class Traces:
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._provider = TracerProvider(resource=Resource({"service.name": "agggen"}))
-        processor = BatchSpanProcessor(exporter, max_queue_size=_QUEUE, schedule_delay_millis=_PAUSE_MS)
+        processor = BatchSpanProcessor(exporter, max_queue_size=_QUEUE, schedule_delay_millis=_EXPORT_DELAY_MS)
         self._provider.add_span_processor(processor)
         self.tracer = self._provider.get_tracer("agggen.serve")
 
@@ -70,7 +70,7 @@ class Traces:
     def span(self, name: str, records: int) -> Iterator[Callable[[Any], None]]:
         """Traces a call within a traced request; yields a function that takes the call's result."""
         request = _request.get()
-        if request is None or request.calls >= _MOST_CALLS:
+        if request is None or request.calls >= _MAX_CALLS:
             yield lambda result: None
             return
         request.calls += 1
@@ -83,24 +83,24 @@ class Traces:
         finally:
             span.end()
 
-    def _record_result(self, span: trace.Span, result: ByModel[Any] | Failure, request: _Request) -> None:
+    def _record_result(self, span: trace.Span, result: ReplicaAnswers[Any] | Failure, request: _Request) -> None:
         if isinstance(result, Failure):
             span.set_status(Status(StatusCode.ERROR, result.code))
             return
         _sum_up(span, result, request)
-        if seconds := result.verify_seconds:  # one span for all strict checks, which alternate with the search
+        if seconds := result.verify_seconds:  # one span for all strict checks, which alternate with search steps
             end, parent = time.time_ns(), trace.set_span_in_context(span)
             self.tracer.start_span("verify", context=parent, start_time=end - int(seconds * 1e9)).end(end)
 
     def middleware(self) -> Middleware:
-        return Middleware(Traced, tracer=self.tracer)
+        return Middleware(TraceMiddleware, tracer=self.tracer)
 
     def flush(self) -> bool:
         """Exports the queued spans; False if that takes more than 30 seconds."""
         return self._provider.force_flush()
 
 
-class Traced:
+class TraceMiddleware:
     """ASGI middleware inside `RequestContext`: one trace for each admitted request of `ROUTES`."""
 
     def __init__(self, app: ASGIApp, tracer: trace.Tracer) -> None:
@@ -133,7 +133,7 @@ class Traced:
             raise
         finally:
             _request.reset(token)
-            if info.status not in _REFUSED:
+            if info.status not in _UNTRACED_STATUSES:
                 _describe(root, route, size, request, failure)
                 root.end()
 
@@ -147,7 +147,7 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
     if request.totals["texts"]:
         tags["fulfilled"] = _yes_or_no(not request.totals["unfulfilled"])
         tags["fallback"] = _yes_or_no(request.totals["fallback"])
-    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow's column is narrow
+    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow truncates the column
     outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
     inputs = {"route": route, "bytes": size, "records": facts["records"]}
     root.set_attributes(_as_json(facts | {_TAG + name: value for name, value in tags.items()}))
@@ -160,12 +160,12 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
 
 
 def _yes_or_no(value: int) -> str:
-    """Whether the count is above 0, as a tag's value; the count itself is an attribute."""
+    """A tag's value: whether the count is above 0."""
     return "yes" if value else "no"
 
 
-def _sum_up(span: trace.Span, result: ByModel[Any], request: _Request) -> None:
-    """Adds the sizes of a call's result to its span and to its request."""
+def _sum_up(span: trace.Span, result: ReplicaAnswers[Any], request: _Request) -> None:
+    """Adds the counts of a call's result to its span and to the request's totals."""
     counts: Counter[str] = Counter()
     for answer in result.answers:
         if isinstance(answer, Failure):
@@ -178,7 +178,7 @@ def _sum_up(span: trace.Span, result: ByModel[Any], request: _Request) -> None:
             counts["tokens"] += sum(len(text.text.split()) for text in answer)
             counts["fallback"] += sum(fact.fallback for fact in best.facts)
             counts["unfulfilled"] += not best.fulfilled
-            if not best.fulfilled and len(request.unfulfilled) < _MOST_IDS:
+            if not best.fulfilled and len(request.unfulfilled) < _MAX_IDS:
                 request.unfulfilled.append(best.id)
         elif isinstance(answer, list):
             counts["plans"] += len(answer)
@@ -191,7 +191,7 @@ def _as_json(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 class MlflowExporter(SpanExporter):
-    """Sends spans to an MLflow server, and creates the experiment if it does not exist."""
+    """Sends spans to an MLflow server; creates a missing experiment."""
 
     def __init__(self, experiment: str, uri: str | None = None) -> None:
         """`uri`: the server; None: MLFLOW_TRACKING_URI. Raises ConfigError if it is not http:// or https://."""
@@ -215,7 +215,7 @@ class MlflowExporter(SpanExporter):
         except Exception as error:  # MLflow may raise anything
             self.lost += len(spans)
             cause = masked(reason(error))
-            _log.warning("MLflow did not take %d spans (%s); %d are lost so far", len(spans), cause, self.lost)
+            _log.warning("MLflow did not accept %d spans (%s); %d lost so far", len(spans), cause, self.lost)
             self._id = ""  # look the experiment up again next time: it may have been deleted
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS

@@ -1,10 +1,10 @@
-"""Creates the folders and secrets of compose.yaml in infra/compose/state; existing ones are kept.
+"""Creates missing folders and secrets of compose.yaml in infra/compose/state.
 
     sudo python3 infra/compose/setup.py
     podman unshare python3 infra/compose/setup.py      # with rootless Podman
 
-Secrets are random, in files of mode 0600 that belong to user 10001, which runs every service. Only root can change a
-file's owner. The script needs only the standard library.
+Secrets are random, in files of mode 0600 and owner 10001, the user of every service; only root can set the owner. Uses
+only the standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _random() -> str:
 
 
 def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
-    """For each secret's file, a function that generates its content; `read` returns the content of an earlier file."""
+    """Maps each secret's file to a function that generates its content; `read` returns the content of another file."""
     return {
         "ray_token": lambda: secrets.token_hex(32),
         "postgres_password": _random,
@@ -54,9 +54,9 @@ def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
 
 
 def make(state: Path, owner: int) -> list[Path]:
-    """Creates the missing files and folders of `state`, owned by `owner`; returns the new files of secrets."""
+    """Creates missing folders and secrets in `state` with the owner `owner`; returns the new secrets' files."""
     folder = state / "secrets"
-    # Other users cannot open the folder, so it is safe to change the owner of its files after they were created.
+    # Only the owner can open the folder, so the files' owner may be changed after their creation.
     for path, mode in {state: 0o755, folder: 0o700, **{state / name: mode for name, mode in FOLDERS.items()}}.items():
         path.mkdir(mode=0o700, exist_ok=True)
         os.chown(path, owner, owner)
@@ -78,13 +78,13 @@ def make(state: Path, owner: int) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--state", type=Path, default=STATE, help="the folder; compose.yaml expects the default")
+    parser.add_argument("--state", type=Path, default=STATE, help="the folder of state; compose.yaml uses the default")
     parser.add_argument("--owner", type=int, default=USER, help=f"user and group of the files [default: {USER}]")
     options = parser.parse_args()
     try:
         created = make(options.state, options.owner)
     except PermissionError as error:
-        sys.exit(f"{error.filename or options.state}: {error.strerror}. Run this as root, who may change owners.")
+        sys.exit(f"{error.filename or options.state}: {error.strerror}. Run this as root, which can change owners.")
     for path in created:
         print(f"created {path}")
     if not created:

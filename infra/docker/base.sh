@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the base image of both Dockerfiles from Debian's packages, where no registry of images can be reached:
+# Builds the base image of both Dockerfiles from Debian packages, for machines without access to an image registry:
 #
 #   sudo infra/docker/base.sh localhost/agggen-base        # then build with --build-arg BASE=localhost/agggen-base
 #
-# It needs debootstrap and podman (PODMAN="podman --OPTION ..." for options) and stands in for python:3.11-slim-bookworm:
-# Debian 12 with its Python 3.11, pip and venv, called `python` and `pip`. MIRROR is another mirror of Debian's packages.
+# Replaces python:3.11-slim-bookworm by Debian 12 with Python 3.11, pip and venv. It needs debootstrap and podman (with
+# options: PODMAN="podman --OPTION ..."). MIRROR is another mirror of Debian packages.
 set -euo pipefail
 name=${1:?usage: base.sh NAME}
 read -ra podman <<<"${PODMAN:-podman}"

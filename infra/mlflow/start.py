@@ -1,21 +1,20 @@
-"""Starts MLflow's server with accounts, PostgreSQL and S3, with every secret from a file.
+"""Starts MLflow's server with accounts, PostgreSQL and S3; secrets are read from files.
 
     python start.py --host 0.0.0.0 --port 5000 --allowed-hosts 'localhost:*,127.0.0.1:*,agggen-mlflow:*'
 
-The options are those of ``mlflow server``; ``--allowed-hosts``, the names by which the server is called, is required.
-So are the environment variables MLFLOW_BACKEND_STORE_URI (without a password:
-``postgresql://mlflow@postgres:5432/mlflow``) and MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``). The server also
-reads AWS_ENDPOINT_URL and AWS_SHARED_CREDENTIALS_FILE. The folder AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow)
-contains these files:
+The options are those of ``mlflow server``. Required are ``--allowed-hosts`` (the server's host names) and the variables
+MLFLOW_BACKEND_STORE_URI (without a password: ``postgresql://mlflow@postgres:5432/mlflow``) and
+MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``). AWS_ENDPOINT_URL and AWS_SHARED_CREDENTIALS_FILE name the
+store. The folder AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow) contains these files:
 
-    username, password     of the administrator, created at the first start; the password has at least 12 characters
+    username, password     of the administrator, created at the first start; at least 12 characters of password
     session_key            signs the forms of MLflow's pages
-    database_password      of PostgreSQL; needed only if the address of the database has a user and a host
+    database_password      PostgreSQL's; needed if the database URI has a user and a host
 
-Accounts are in a second database, named like the first with ``_auth`` appended, which must exist too.
+Accounts are in a second existing database, with the name of the first plus ``_auth``.
 
-No secret is on a command line or, except for the session key, in the server's environment: PostgreSQL's client and
-MLflow read them from files of mode 0600 in a new folder that only this user can open.
+Secrets are never on a command line and, except for the session key, not in the server's environment: PostgreSQL's
+client and MLflow read them from files of mode 0600 in a new private folder.
 """
 
 from __future__ import annotations
@@ -46,23 +45,23 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
 
     Args:
         arguments: further options of ``mlflow server``.
-        folder: an empty folder that only this user can open; the files with secrets are written to it.
+        folder: an empty private folder, to which the files with secrets are written.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     if chosen := [name for name in names if name in _FIXED]:
-        raise StartError(f"{', '.join(chosen)} is fixed here: accounts, one worker, and artifacts through this server")
+        raise StartError(f"{', '.join(chosen)} is fixed here: accounts, one worker, proxied artifacts")
     if "--allowed-hosts" not in names:
-        raise StartError("--allowed-hosts is missing: the names that this server is called by, like 'localhost:*'")
+        raise StartError("--allowed-hosts is missing: the host names of this server, for example 'localhost:*'")
     hosts = [host.strip() for value in _values(arguments, "--allowed-hosts") for host in value.split(",")]
     if any(re.fullmatch(r"[*?]+(:.*)?", host) for host in hosts):
-        raise StartError("--allowed-hosts '*' would let any web page in under its own host name; name the hosts")
+        raise StartError("--allowed-hosts '*' would admit any web page (DNS rebinding): list the host names")
     database = _required(env, "MLFLOW_BACKEND_STORE_URI", "postgresql://mlflow@postgres:5432/mlflow")
     _required(env, "MLFLOW_ARTIFACTS_DESTINATION", "s3://agggen-mlflow")
     address = urlsplit(database)
     if address.password is not None:
         raise StartError("MLFLOW_BACKEND_STORE_URI contains a password; it belongs in the file database_password")
     secrets = Path(env.get("AGGGEN_MLFLOW_SECRETS", SECRETS))
-    if address.scheme == "postgresql":  # name the installed driver, since SQLAlchemy might choose another
+    if address.scheme == "postgresql":  # names the installed driver: SQLAlchemy might choose another
         database = f"postgresql+psycopg2{database.removeprefix('postgresql')}"
     settings = {
         "MLFLOW_BACKEND_STORE_URI": database,
@@ -80,7 +79,7 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
         "username": _secret(secrets, "username"),
         "password": password,
     }
-    # configparser reads % as the start of a reference.
+    # `%` starts an interpolation in configparser's files.
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         {name: value.replace("%", "%%") for name, value in values.items()}
     )
@@ -112,7 +111,7 @@ def _secret(folder: Path, name: str) -> str:
     except OSError as error:
         raise StartError(f"the secret {path} cannot be read: {error.strerror}") from None
     if not value or len(value.splitlines()) != 1:
-        raise StartError(f"the secret {path} is not one line of text")
+        raise StartError(f"the secret {path} must be exactly one line of text")
     return value
 
 

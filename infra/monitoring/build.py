@@ -25,7 +25,7 @@ def rules_object() -> str:
         "metadata": {"name": "agggen"},
         "spec": {"groups": groups},
     }
-    head = "# Written by `python -m infra.monitoring.build` from infra/monitoring/rules: change those.\n"
+    head = "# Generated from infra/monitoring/rules by `python -m infra.monitoring.build`: edit the sources.\n"
     return head + yaml.safe_dump(rule, sort_keys=False, width=110, allow_unicode=True)
 
 

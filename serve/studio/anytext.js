@@ -1,4 +1,4 @@
-// Any text: segmented into facts, aligned with the record's triples, and checked like the model's own.
+// Segments any text into facts, aligns them with the record's triples, and checks the text.
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { $, announce, h, paint } from "./dom.js";
@@ -6,8 +6,8 @@ import * as plan from "./plan.js";
 import { coloured, strip } from "./words.js";
 
 export class AnyText {
-  constructor({ api, store, follower, facts, point }) {
-    Object.assign(this, { api, store, follower, facts, point });
+  constructor({ api, store, follower, facts, highlight }) {
+    Object.assign(this, { api, store, follower, facts, highlight });
     this.text = "";
   }
 
@@ -29,7 +29,7 @@ export class AnyText {
       this.showCount();
     });
     paint(root,
-      h("label", { for: "anytext" }, "A text about these facts, a person's or another program's"),
+      h("label", { for: "anytext" }, "A text about these facts, from any source"),
       area,
       h("div", { class: "row" }, h("button", { type: "button", id: "check", class: "primary", on: { click: () => this.check() } }, "Check it"), h("span", { id: "references", class: "row" }), h("span", { id: "anycount", class: "quiet small" })),
       h("div", { id: "aligned" }));
@@ -52,9 +52,9 @@ export class AnyText {
 
   showCount() {
     const length = Array.from(this.text).length;
-    const most = this.follower.card?.limits?.text_chars ?? Infinity;
-    const over = length > most;
-    $("anycount").textContent = over ? `${length.toLocaleString()} characters: this endpoint takes at most ${most.toLocaleString()}` : length ? `${length.toLocaleString()} characters` : "";
+    const limit = this.follower.card?.limits?.text_chars ?? Infinity;
+    const over = length > limit;
+    $("anycount").textContent = over ? `${length.toLocaleString()} characters: at most ${limit.toLocaleString()} are allowed` : length ? `${length.toLocaleString()} characters` : "";
     $("anycount").className = over ? "error" : "quiet small";
     $("anytext").setAttribute("aria-invalid", String(over));
     $("check").disabled = over || !this.text.trim() || !this.store.doc.triples.length;
@@ -80,29 +80,29 @@ export class AnyText {
 
   drawResult(text, aligned, check) {
     const { triples } = this.store.doc;
-    const all = plan.names(triples);
+    const predicates = plan.names(triples);
     let at = 0;
     let group = -1;
     const facts = aligned.facts.map((fact) => {
       const start = at;
       at += Array.from(fact.text).length;
-      const indices = fact.predicates.map((name) => all.indexOf(name));
+      const indices = fact.predicates.map((name) => predicates.indexOf(name));
       if (indices.length) group += 1;
-      return { start, end: at, group: indices.length ? group : -1, facts: indices, note: fact.posterior < 0.5 ? "unsure" : null };
+      return { start, end: at, group: indices.length ? group : -1, facts: indices, note: fact.posterior < 0.5 ? "uncertain" : null };
     });
     const groups = facts.filter((fact) => fact.facts.length).map((fact) => fact.facts);
-    const whole = new Set(groups.flat()).size === triples.length && groups.flat().length === triples.length;
+    const complete = new Set(groups.flat()).size === triples.length && groups.flat().length === triples.length;
     const known = this.follower.card ? new Set(this.follower.card.predicate_names) : null;
     const take = () => {
       this.store.change({ plan: groups }, "took the plan of a text");
-      announce(`Took the plan ${plan.format(groups, all)}`);
+      announce(`Took the plan ${plan.format(groups, predicates)}`);
     };
     const summary = aligned.facts.map((fact) => `${fact.predicates.length ? fact.predicates.join(" and ") : "no fact"} ${Math.round(fact.posterior * 100)} %`);
     paint($("aligned"),
-      h("p", { class: "text", dir: "auto" }, coloured({ text, facts, check, all, point: this.point })),
+      h("p", { class: "text", dir: "auto" }, coloured({ text, facts, check, predicates, highlight: this.highlight })),
       strip(check, triples, null, known),
       h("p", { class: "quiet small" }, `Segmented and aligned: ${summary.join(" \u00b7 ")}`),
-      h("div", { class: "row" }, h("button", { type: "button", key: "takeplan", disabled: !whole, title: whole ? "" : "It does not say each fact exactly once", on: { click: take } }, "Write by this text's plan")));
+      h("div", { class: "row" }, h("button", { type: "button", key: "takeplan", disabled: !complete, title: complete ? "" : "The text does not express each fact exactly once", on: { click: take } }, "Use this text's plan")));
     announce(check.faults.length ? `${check.faults.length} faults found` : "No fault found");
   }
 }

@@ -1,6 +1,6 @@
-// The endpoint's public HTTP interface. A channel has one request at a time: a new one cancels the one before.
+// The endpoint's public HTTP interface. A channel has one request at a time: a new request cancels the previous one.
 
-const KEY = "agggen-key"; // of this tab alone
+const KEY = "agggen-key"; // in the storage of this tab
 
 export class ApiError extends Error {
   /** `kind`: offline, key, busy, refused or fault; `problem` is the endpoint's problem+json. */
@@ -16,7 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-/** A newer request took its place. */
+/** A newer request on the same channel replaced this one. */
 export class Superseded extends Error {}
 
 export class Api {
@@ -32,7 +32,7 @@ export class Api {
       if (key) sessionStorage.setItem(KEY, key);
       else sessionStorage.removeItem(KEY);
     } catch {
-      // It is kept in this page's memory alone.
+      // Without storage, the key lasts until the page is closed.
     }
   }
 
@@ -40,7 +40,7 @@ export class Api {
     this.channels.get(channel)?.abort();
   }
 
-  /** Opens a turn on a channel, which ends the turn before. Calls of an old turn raise Superseded. */
+  /** Starts a turn (a series of calls) on a channel and cancels the previous one, whose calls raise Superseded. */
   turn(channel) {
     this.cancel(channel);
     const controller = new AbortController();
@@ -51,7 +51,7 @@ export class Api {
     };
   }
 
-  /** `model` is the fingerprint of the model to ask, where two are served. */
+  /** `model`: the fingerprint of the model to use, if two are served. */
   async call(signal, path, { body, model }) {
     const headers = { Accept: "application/json" };
     if (model) headers["X-Model"] = model;
@@ -83,19 +83,19 @@ function parsed(response, text, withKey) {
   try {
     data = JSON.parse(text);
   } catch {
-    // A proxy's own page: judged by its status.
+    // Not JSON, perhaps a proxy's error page: only its status is used.
   }
   if (response.ok && data) return data;
   const { status } = response;
   const problem = data?.detail ? data : {};
   const after = Number(response.headers.get("Retry-After")) || null;
   if (status === 401) throw new ApiError("key", withKey ? "The key is not valid." : "", { problem });
-  if (status === 429) throw new ApiError("busy", "Too many requests wait.", { problem, after });
+  if (status === 429) throw new ApiError("busy", "Too many requests are queued.", { problem, after });
   if ([502, 503, 504].includes(status) || (status === 500 && !problem.detail)) {
-    throw new ApiError("offline", problem.detail ?? "The endpoint is starting again.", { problem, after });
+    throw new ApiError("offline", problem.detail ?? "The endpoint is restarting.", { problem, after });
   }
   if (status >= 500 || !data) throw new ApiError("fault", problem.detail ?? `The endpoint answered with status ${status}.`, { problem });
-  throw new ApiError("refused", problem.detail ?? `The endpoint refused it (status ${status}).`, { problem });
+  throw new ApiError("refused", problem.detail ?? `The endpoint refused the request (status ${status}).`, { problem });
 }
 
 function read() {

@@ -1,13 +1,13 @@
-// The plan as rows of chips: moved by pointer, by keyboard, and by a menu.
+// The plan as rows of chips, which the user moves by pointer, keyboard or menu.
 
 import { $, announce, colour, focusKey, h, letter, paint, spoken } from "./dom.js";
 import { drag } from "./drag.js";
 import * as plan from "./plan.js";
 
 export class Board {
-  constructor(store, follower, point) {
-    Object.assign(this, { store, follower, point });
-    this.lifted = null; // { fact or group, groups, ... }: picked up by keyboard and not put down
+  constructor(store, follower, highlight) {
+    Object.assign(this, { store, follower, highlight });
+    this.lifted = null; // { fact or group, groups, ... }: what the keyboard has picked up, and the plan with its current place
     this.dragging = false;
   }
 
@@ -55,24 +55,24 @@ export class Board {
       "aria-label": `${spoken(predicate)}: ${value}, group ${letter(group)}${marks.length ? `, pinned ${marks.join(", ")}` : ""}${lifted ? ", picked up" : ""}`,
       on: {
         click: (event) => this.clicked(event, fact), keydown: (event) => this.chipKey(event, fact), pointerdown: (event) => this.dragChip(event, fact),
-        pointerenter: () => this.point(fact), pointerleave: () => this.point(null), focus: () => this.point(fact), blur: () => this.point(null),
+        pointerenter: () => this.highlight(fact), pointerleave: () => this.highlight(null), focus: () => this.highlight(fact), blur: () => this.highlight(null),
       },
     }, h("span", { class: "grip", "aria-hidden": "true" }), h("span", { class: "name" }, h("bdi", {}, spoken(predicate))), h("bdi", { class: "value" }, value), marks.length ? h("span", { class: "pinned" }, marks.join(" \u00b7 ")) : null);
   }
 
   // --- changing the plan ---------------------------------------------------------------------------------------------
 
-  /** Takes the person's plan; pins that it breaks are removed, since the person's change wins. */
+  /** Applies the user's plan and removes the pins that it violates. */
   apply(groups, label, focus = null) {
     this.lifted = null;
     if (plan.same(groups, this.follower.groups)) {
       this.show();
     } else {
       let { pins } = this.store.doc;
-      const gone = plan.broken(groups, pins);
-      for (const [kind, value] of gone) pins = plan.unpin(pins, kind, value);
+      const removed = plan.broken(groups, pins);
+      for (const [kind, value] of removed) pins = plan.unpin(pins, kind, value);
       this.store.change({ plan: groups, pins }, label);
-      announce(`${label[0].toUpperCase()}${label.slice(1)}.${gone.length ? ` ${gone.length} pin${gone.length > 1 ? "s" : ""} removed.` : ""}`);
+      announce(`${label[0].toUpperCase()}${label.slice(1)}.${removed.length ? ` ${removed.length} pin${removed.length > 1 ? "s" : ""} removed.` : ""}`);
     }
     if (focus !== null) focusKey($("board"), focus);
   }
@@ -98,7 +98,7 @@ export class Board {
     const groups = this.follower.groups;
     this.lifted = { fact, groups, ...plan.slotOf(groups, fact) };
     this.show();
-    announce(`Picked up ${spoken(this.names[fact])}. Arrows move it, Enter puts it down, Escape leaves it where it was.`);
+    announce(`Picked up ${spoken(this.names[fact])}. Arrows move it, Enter puts it down, Escape cancels.`);
   }
 
   toggleGroup(i) {
@@ -117,26 +117,26 @@ export class Board {
     else this.apply(groups, `moved a group to place ${group + 1}`, `group-${group}`);
   }
 
-  letGo(focus) {
+  cancelMove(focus) {
     this.lifted = null;
     this.show();
     focusKey($("board"), focus);
-    announce("Left where it was.");
+    announce("Move cancelled.");
   }
 
   chipKey(event, fact) {
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    if (event.key === "Escape" && this.lifted) this.letGo(`chip-${fact}`);
+    if (event.key === "Escape" && this.lifted) this.cancelMove(`chip-${fact}`);
     else if (event.key.toLowerCase() === "m" && !event.ctrlKey && !event.metaKey && !event.altKey) this.menu(fact);
     else if (step && this.lifted?.fact === fact) this.carry(fact, ...step);
-    else if (step && !this.lifted) this.walk(fact, ...step);
+    else if (step && !this.lifted) this.moveFocus(fact, ...step);
     else return;
     event.preventDefault();
   }
 
   groupKey(event, i) {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (event.key === "Escape" && this.lifted) this.letGo(`group-${i}`);
+    if (event.key === "Escape" && this.lifted) this.cancelMove(`group-${i}`);
     else if (by && this.lifted?.group === i) this.carryGroup(i, by);
     else if (by) focusKey($("board"), `group-${i + by}`);
     else if (event.key === "ArrowRight") focusKey($("board"), `chip-${this.groups[i][0]}`);
@@ -144,8 +144,8 @@ export class Board {
     event.preventDefault();
   }
 
-  /** Focus goes to the neighbour of a chip. */
-  walk(fact, x, y) {
+  /** Moves the focus to a chip's neighbour. */
+  moveFocus(fact, x, y) {
     const { groups } = this;
     const row = groups.findIndex((group) => group.includes(fact));
     const at = groups[row].indexOf(fact);
@@ -154,7 +154,7 @@ export class Board {
     else if (groups[row + y]) focusKey($("board"), `chip-${groups[row + y][Math.min(at, groups[row + y].length - 1)]}`);
   }
 
-  /** Moves the chip that is picked up to the next place. */
+  /** Moves the picked-up chip by a step. */
   carry(fact, x, y) {
     const { lifted } = this;
     const base = this.follower.groups;
@@ -166,7 +166,7 @@ export class Board {
     this.show();
     const now = this.lifted.groups.findIndex((group) => group.includes(fact));
     const others = this.lifted.groups[now].filter((other) => other !== fact).map((other) => spoken(this.names[other]));
-    announce(others.length ? `Group ${letter(now)}, with ${others.join(", ")}` : `Alone, as group ${letter(now)} of ${this.lifted.groups.length}`);
+    announce(others.length ? `Group ${letter(now)}, with ${others.join(", ")}` : `New group ${letter(now)} of ${this.lifted.groups.length}`);
   }
 
   carryGroup(i, by) {
@@ -180,7 +180,7 @@ export class Board {
   // --- pointer -------------------------------------------------------------------------------------------------------
 
   dragChip(event, fact) {
-    if (event.pointerType !== "mouse" && !event.target.closest(".grip")) return; // a finger scrolls, except on the grip
+    if (event.pointerType !== "mouse" && !event.target.closest(".grip")) return; // touch scrolls, except on the grip
     this.begin(event, (target) => {
       const { groups } = this;
       if (target) this.moved(fact, plan.move(groups, fact, target.group, target.alone, target.position), `chip-${fact}`);
@@ -232,7 +232,7 @@ export class Board {
     const dialog = h("dialog", { class: "menu", "aria-label": `${spoken(names[fact])}: place and pins`, on: { close: () => dialog.remove() } },
       h("div", { class: "title" }, h("h3", {}, spoken(names[fact])), h("button", { type: "button", class: "square ghost", "aria-label": "Close", on: { click: () => dialog.close() } }, "\u00d7")),
       part("Move to group", moves),
-      part("As a group of its own", groups[own].length > 1 || groups.length > 1 ? [button("First", () => this.moved(fact, plan.move(groups, fact, 0, true))), groups[own].length > 1 ? button("After this group", () => this.moved(fact, plan.move(groups, fact, own + 1, true))) : null, button("Last", () => this.moved(fact, plan.place(groups, fact, { slot: plan.lastSlot(groups, fact) })))].filter(Boolean) : []),
+      part("Move to a new group", groups[own].length > 1 || groups.length > 1 ? [button("First", () => this.moved(fact, plan.move(groups, fact, 0, true))), groups[own].length > 1 ? button("After this group", () => this.moved(fact, plan.move(groups, fact, own + 1, true))) : null, button("Last", () => this.moved(fact, plan.place(groups, fact, { slot: plan.lastSlot(groups, fact) })))].filter(Boolean) : []),
       part("Pin, in every plan", single("first"), single("last")),
       part("Always together with", others.map((other) => pair("together", other))),
       part("Never together with", others.map((other) => pair("apart", other))));
@@ -242,19 +242,19 @@ export class Board {
     dialog.addEventListener("close", () => focusKey($("board"), `chip-${fact}`));
   }
 
-  /** Adds or removes a pin; the model is asked for a plan that keeps to the pins. */
+  /** Adds or removes a pin; the model then chooses a plan that satisfies the pins. */
   pin(kind, value, set) {
     let { pins } = this.store.doc;
     pins = set ? plan.unpin(pins, kind, value) : { ...pins, [kind]: [...pins[kind], value] };
     const opposite = { first: "last", last: "first", together: "apart", apart: "together" }[kind];
     if (!set) pins = plan.unpin(pins, opposite, value);
-    this.store.change({ pins, plan: null }, set ? "took a pin away" : `pinned ${sentence(kind, value, this.names)}`);
+    this.store.change({ pins, plan: null }, set ? "removed a pin" : `pinned ${sentence(kind, value, this.names)}`);
     announce(set ? "Pin removed" : `Pinned: ${sentence(kind, value, this.names)}`);
   }
 }
 
-export function sentence(kind, value, all) {
-  const name = (fact) => spoken(all[fact]);
+export function sentence(kind, value, predicates) {
+  const name = (fact) => spoken(predicates[fact]);
   if (kind === "first" || kind === "last") return `${name(value)} ${kind}`;
   return `${name(value[0])} and ${name(value[1])} ${kind}`;
 }

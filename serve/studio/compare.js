@@ -1,4 +1,4 @@
-// Side by side, with the differences marked: two plans of one model, and two models where the endpoint serves them.
+// Texts of two plans, and of two models if the endpoint serves them, side by side with marked differences.
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { diagram } from "./alternatives.js";
@@ -9,9 +9,9 @@ import { strip } from "./words.js";
 export class Compare {
   constructor({ api, store, follower }) {
     Object.assign(this, { api, store, follower });
-    this.held = null; // the result to compare the current one with
-    this.free = false; // whether each model writes by its own most probable plan
-    this.both = null; // the models' texts: { name, sides }; after an error { name, problem, now }, which is retried when the result changes
+    this.saved = null; // the result to compare the current one with
+    this.ownPlans = false; // whether each model follows its own most probable plan
+    this.both = null; // the models' texts: { name, sides }; after an error { name, problem, now }, retried when the result changes
   }
 
   show(root) {
@@ -23,19 +23,19 @@ export class Compare {
   // --- two plans -----------------------------------------------------------------------------------------------------
 
   plans(root, now, titled) {
-    const hold = (result) => () => {
-      this.held = result;
+    const save = (result) => () => {
+      this.saved = result;
       this.show(root);
     };
-    const held = this.held && plan.same(this.held.doc.triples, this.store.doc.triples) ? this.held : null;
+    const saved = this.saved && plan.same(this.saved.doc.triples, this.store.doc.triples) ? this.saved : null;
     const known = this.known();
     return [
       titled ? h("h3", {}, "Two plans") : null,
       h("div", { class: "row" },
-        h("button", { type: "button", key: "hold", class: titled ? null : "primary", disabled: !now, on: { click: hold(this.follower.result) } }, held ? "Hold the current one instead" : "Hold this plan and text"),
-        held ? h("button", { type: "button", key: "letgo", on: { click: hold(null) } }, "Let go") : null),
-      held ? sides(["Held", held, known], ["Now", now, known])
-        : h("p", { class: "quiet" }, this.held ? "The held text is about other facts." : "Hold a plan, change it, and see both texts with their differences marked."),
+        h("button", { type: "button", key: "hold", class: titled ? null : "primary", disabled: !now, on: { click: save(this.follower.result) } }, saved ? "Replace by the current one" : "Save this plan and text"),
+        saved ? h("button", { type: "button", key: "letgo", on: { click: save(null) } }, "Discard") : null),
+      saved ? sides(["Saved", saved, known], ["Current", now, known])
+        : h("p", { class: "quiet" }, this.saved ? "The saved text is about other facts." : "Save a plan, change it, and compare both texts, with marked differences."),
     ];
   }
 
@@ -47,29 +47,29 @@ export class Compare {
 
   models(root, now, card) {
     const { triples } = this.store.doc;
-    const choice = (label, free) => h("button", { type: "button", key: `free-${free}`, "aria-pressed": String(this.free === free), on: { click: () => { this.free = free; this.show(root); } } }, label);
-    const name = now && JSON.stringify([triples, this.free ? null : now.groups]);
+    const choice = (label, ownPlans) => h("button", { type: "button", key: `own-${ownPlans}`, "aria-pressed": String(this.ownPlans === ownPlans), on: { click: () => { this.ownPlans = ownPlans; this.show(root); } } }, label);
+    const name = now && JSON.stringify([triples, this.ownPlans ? null : now.groups]);
     if (now && (this.both?.name !== name || (this.both.problem && this.both.now !== now))) this.write(root, name, now, card);
     const { sides: pair, problem } = this.both ?? {};
     return [
       h("div", { class: "row between" }, h("h3", {}, "Two models"),
-        h("div", { class: "row", role: "group", "aria-label": "By which plan" }, choice("The same plan", false), choice("Each by its own", true))),
+        h("div", { class: "row", role: "group", "aria-label": "Plans of the two texts" }, choice("The same plan", false), choice("Each model's own plan", true))),
       problem ? h("p", { class: "error", role: "alert" }, problem)
         : pair && this.both.name === name ? sides([title(card), pair[0], this.known()], [title(card.compared), pair[1], pair[1].known])
-          : h("p", { class: "quiet" }, triples.length ? "Both models write\u2026" : "There are no facts yet."),
+          : h("p", { class: "quiet" }, triples.length ? "Both models are writing\u2026" : "There are no facts yet."),
     ];
   }
 
-  /** Lets both models write about the record, by the plan on the board or by their own, and checks both texts. */
+  /** Requests a text and its check from both models, for the shown plan or for each model's own. */
   async write(root, name, now, card) {
     const { doc } = now;
-    const all = plan.names(doc.triples);
-    const record = { triples: doc.triples, ...(this.free ? {} : { plan: plan.format(now.groups, all) }) };
+    const predicates = plan.names(doc.triples);
+    const record = { triples: doc.triples, ...(this.ownPlans ? {} : { plan: plan.format(now.groups, predicates) }) };
     const turn = this.api.turn("compare");
     const side = async (model) => {
       const { texts: [text] } = Api.only(await turn.post("v1/generate", { records: [record] }, model));
       const check = Api.only(await turn.post("v1/check", { records: [{ triples: doc.triples, text: text.text }] }, model));
-      return { doc, text, check, groups: plan.parse(text.plan, all) };
+      return { doc, text, check, groups: plan.parse(text.plan, predicates) };
     };
     this.both = { name, now };
     try {
@@ -87,25 +87,25 @@ export class Compare {
 
 const title = ({ address, fingerprint }) => `${address.split("/").slice(-2).join("/")} \u00b7 ${fingerprint.slice(0, 8)}`;
 
-/** Two cards; each is [title, result (null: it is being written), predicates that the model knows]. */
+/** Two cards, each from [title, result (null: not yet available), set of predicates that the model knows]. */
 function sides(...both) {
   const words = both.every(([, result]) => result) ? difference(...both.map(([, result]) => result.text.text)) : [null, null];
   return h("div", { class: "sides" }, both.map(([name, result, known], i) => (result ? card(name, result, known, words[i]) : h("p", { class: "quiet" }, "Writing\u2026"))));
 }
 
 function card(name, { text, groups, doc, check }, known, words) {
-  const own = text.plan_log_probability;
+  const logp = text.plan_log_probability;
   return h("div", { class: "card" }, h("h3", {}, h("bdi", {}, name)), diagram(groups, doc.triples),
     h("p", { class: "text small", dir: "auto" }, words ?? text.text),
     check ? strip(check, doc.triples, text, known) : null,
-    h("p", { class: "quiet small" }, `plan ${own === null ? "not known" : percent(Math.exp(own))} \u00b7 text log p = ${decimal(text.text_log_probability, 1)}`));
+    h("p", { class: "quiet small" }, `plan ${logp === null ? "unknown" : percent(Math.exp(logp))} \u00b7 text log p = ${decimal(text.text_log_probability, 1)}`));
 }
 
-/** Both texts; runs of words that only one of them has are marked. */
+/** The nodes of both texts, with words outside their longest common subsequence marked. */
 function difference(one, other) {
   const [a, b] = [one, other].map((text) => text.match(/(?:[\p{L}\p{M}\p{N}]+|\S|^\s)\s*/gu) ?? []);
   const same = (i, j) => a[i].trimEnd() === b[j].trimEnd();
-  const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1)); // of a[i:] and b[j:]
+  const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1)); // length of the longest common subsequence of a[i:] and b[j:]
   for (let i = a.length - 1; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--) common[i][j] = same(i, j) ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
   }

@@ -1,11 +1,8 @@
-// Elements from plain data. Text is always a text node: no value becomes markup.
+// Creates elements. Values are always text nodes, never markup.
 
 const shown = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 
-/**
- * An element. `props`: `on` holds listeners, `key` names it for `paint`, the rest are attributes
- * (true: present; false, null and undefined: absent).
- */
+/** An element. `props`: `on` has listeners, `key` identifies it for `paint`, others are attributes (true: present; false, null: absent). */
 export function h(tag, props, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -19,7 +16,7 @@ export function h(tag, props, ...children) {
   return element;
 }
 
-/** Replaces what is in `root`; the element with the focused element's key is focused again. */
+/** Replaces the children of `root`; the new element with the key of the focused one gets the focus. */
 export function paint(root, ...children) {
   const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   root.replaceChildren(...shown(children));
@@ -36,7 +33,7 @@ export const $ = (id) => document.getElementById(id);
 
 let turn = 0;
 
-/** Says a sentence to screen readers; the same sentence twice is said twice. */
+/** Announces a sentence to screen readers, by two live regions in turn so that a repeated sentence is announced again. */
 export function announce(sentence) {
   const lines = [$("live-a"), $("live-b")];
   lines[turn].textContent = "";
@@ -44,7 +41,7 @@ export function announce(sentence) {
   lines[turn].textContent = sentence;
 }
 
-/** Copies text, and says so on the button for a moment. */
+/** Copies text and confirms it on the button for a moment. */
 export async function copy(text, button) {
   const label = button.dataset.label ?? button.textContent;
   button.dataset.label = label;
@@ -65,7 +62,7 @@ export function download(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
-/** A, B, ..., Z, AA: the name of a group, beside its colour. */
+/** The letters of a group: A, B, ..., Z, AA. */
 export function letter(number) {
   const rest = Math.floor(number / 26);
   return (rest > 0 ? letter(rest - 1) : "") + String.fromCharCode(65 + (number % 26));
@@ -78,7 +75,7 @@ export function spoken(name) {
   return name.replace(/_/g, " ").replace(/(\p{Ll}|\d)(\p{Lu})/gu, (_, before, after) => `${before} ${after.toLowerCase()}`);
 }
 
-/** A number with a minus sign that screen readers say. */
+/** A number with the minus sign U+2212, which screen readers pronounce. */
 export const decimal = (value, digits = 2) => value.toFixed(digits).replace("-", "\u2212");
 
 export function percent(probability) {

@@ -1,14 +1,14 @@
-// Drags a chip or a group over the board by pointer events. Where it may be dropped: in a row, or between two.
+// Drags a chip or a group over the board by pointer events, into a row or between rows.
 
-const SLOP = 5; // pixels before a press is a drag
-const EDGE = 10; // pixels at a row's edge that mean "between the rows"
+const DRAG_THRESHOLD_PX = 5; // smallest movement of a drag; less is a click
+const ROW_EDGE_PX = 10; // distance from a row's edge that counts as between rows
 
 /**
- * Follows a press on the element of `event`.
+ * Handles a press on the element of `event`.
  *
- * @param fact the chip's fact; undefined: a whole group, which only goes between rows.
- * @param begin `start()` when it becomes a drag; `end(target)` when it is over, target null if it was cancelled:
- *   { group, alone (a group of its own before it), position (in the group) }.
+ * @param fact the chip's fact; undefined: a group, which can only be dropped between rows.
+ * @param callbacks `start()` is called when a drag begins, `end(target)` at its end; target: null if cancelled, else
+ *   { group, alone (whether to insert a new group before it), position (in the group) }.
  */
 export function drag(event, board, fact, { start, end }) {
   const source = event.currentTarget;
@@ -21,7 +21,7 @@ export function drag(event, board, fact, { start, end }) {
 
   const follow = (move) => {
     if (!ghost) {
-      if (Math.hypot(move.clientX - from.x, move.clientY - from.y) < SLOP) return;
+      if (Math.hypot(move.clientX - from.x, move.clientY - from.y) < DRAG_THRESHOLD_PX) return;
       ghost = source.cloneNode(true);
       ghost.classList.add("dragged");
       ghost.removeAttribute("data-key");
@@ -84,14 +84,14 @@ function find(board, x, y, fact) {
   const rows = [...board.querySelectorAll("[data-row]")];
   for (const [group, row] of rows.entries()) {
     const box = row.getBoundingClientRect();
-    const edge = fact === undefined ? box.height / 2 : EDGE;
+    const edge = fact === undefined ? box.height / 2 : ROW_EDGE_PX;
     if (y < box.top + edge) return { group, alone: true };
-    if (fact !== undefined && y <= box.bottom - EDGE) return { group, alone: false, position: position(row, x, y, fact) };
+    if (fact !== undefined && y <= box.bottom - ROW_EDGE_PX) return { group, alone: false, position: position(row, x, y, fact) };
   }
   return { group: rows.length, alone: true };
 }
 
-/** How many of the row's other chips are before the pointer. */
+/** The number of the row's other chips before the pointer. */
 function position(row, x, y, fact) {
   const chips = [...row.querySelectorAll(".chip")].filter((chip) => chip.dataset.facts !== String(fact));
   return chips.filter((chip) => {

@@ -1,4 +1,4 @@
-// The record: where it comes from, and its table of triples.
+// The choice of a record, and the table of its triples.
 
 import { $, announce, colour, focusKey, h, letter, paint } from "./dom.js";
 import { names } from "./plan.js";
@@ -7,9 +7,9 @@ import { parseRecords } from "./paste.js";
 const PARTS = ["subject", "predicate", "value"];
 
 export class Facts {
-  constructor(store, follower, point) {
-    Object.assign(this, { store, follower, point });
-    this.records = []; // to pick from: { id, triples, texts }
+  constructor(store, follower, highlight) {
+    Object.assign(this, { store, follower, highlight });
+    this.records = []; // to choose from: { id, triples, texts }
     this.origin = "";
     this.at = -1;
   }
@@ -31,7 +31,7 @@ export class Facts {
     announce(`Record ${record.id}, ${record.triples.length} facts`);
   }
 
-  /** The texts of the picked record, as long as its facts are as they were. */
+  /** The corpus texts of the chosen record, if its facts are unchanged. */
   get texts() {
     const record = this.records[this.at];
     return record && JSON.stringify(record.triples) === JSON.stringify(this.store.doc.triples) ? record.texts : [];
@@ -40,7 +40,7 @@ export class Facts {
   showSource() {
     const label = this.origin ? `Record of ${this.origin}` : "Record";
     const options = this.records.map((record, i) => h("option", { value: i, selected: i === this.at }, title(record)));
-    const none = h("option", { value: -1, selected: this.at < 0, disabled: true }, this.records.length ? "your own facts" : this.offered ? "no examples here" : "examples");
+    const none = h("option", { value: -1, selected: this.at < 0, disabled: true }, this.records.length ? "your own facts" : this.offered ? "no examples available" : "examples");
     const select = h("select", { key: "record", "aria-label": label, disabled: !this.records.length, on: { change: (event) => this.pick(Number(event.target.value)) } }, this.at < 0 ? none : null, options);
     const step = (by, name, sign) =>
       h("button", { type: "button", class: "square", key: name, title: name, "aria-label": name, disabled: !this.records.length, on: { click: () => this.pick(this.at < 0 && by < 0 ? -1 : this.at + by) } }, sign);
@@ -48,7 +48,7 @@ export class Facts {
       $("source"),
       h("div", { class: "source" }, select, step(-1, "Previous record", "\u2039"), step(1, "Next record", "\u203a"),
         h("button", { type: "button", key: "paste", "aria-expanded": String(!$("paste").hidden), "aria-controls": "paste", on: { click: () => this.togglePaste() } }, "Paste")),
-      h("p", { class: "quiet small" }, this.origin ? `${this.records.length} record${this.records.length === 1 ? "" : "s"} of ${this.origin}` : !this.offered ? "Examples appear here; or paste records." : "The corpus of this model is not on the endpoint's machine: paste records or type facts."),
+      h("p", { class: "quiet small" }, this.origin ? `${this.records.length} record${this.records.length === 1 ? "" : "s"} of ${this.origin}` : !this.offered ? "Examples are loading; you can also paste records." : "The corpus of this model is not on the endpoint's machine: paste records or type facts."),
     );
   }
 
@@ -74,7 +74,7 @@ export class Facts {
       form,
       h("label", { for: "pasted" }, "Paste records"),
       area,
-      h("p", { id: "paste-help", class: "quiet small" }, "CSV, JSON or JSON lines: a triple or a record a row; or lines of subject | predicate | value."),
+      h("p", { id: "paste-help", class: "quiet small" }, "CSV, JSON or JSON lines with a triple or a record per row; or lines of subject | predicate | value."),
       error,
       h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Use these"), h("button", { type: "button", on: { click: () => this.togglePaste(false) } }, "Cancel")),
     );
@@ -87,7 +87,7 @@ export class Facts {
 
   // --- the table -----------------------------------------------------------------------------------------------------
 
-  /** Draws the table anew: after anything but typing in it. */
+  /** Redraws the table, after any change except typing in it. */
   showTable() {
     const { triples } = this.store.doc;
     const known = this.follower.card?.predicate_names ?? [];
@@ -108,7 +108,7 @@ export class Facts {
         list: column === 1 ? "known" : null, value: triple[column], on: { input: (event) => this.store.edit(row, column, event.target.value) },
       });
     const remove = h("button", { type: "button", class: "square ghost", key: `remove-${row}`, "aria-label": `Remove fact ${row + 1}`, title: "Remove", on: { click: () => this.remove(row) } }, "\u00d7");
-    const events = { pointerenter: () => this.point(row), pointerleave: () => this.point(null), focusin: () => this.point(row), focusout: () => this.point(null) };
+    const events = { pointerenter: () => this.highlight(row), pointerleave: () => this.highlight(null), focusin: () => this.highlight(row), focusout: () => this.highlight(null) };
     return h("li", { class: "triple", "data-facts": row, on: events }, h("span", { class: "badge" }), field(0), field(1), field(2), remove, h("p", { class: "note", id: `note-${row}` }));
   }
 
@@ -126,7 +126,7 @@ export class Facts {
     focusKey($("table"), `remove-${Math.min(row, this.store.doc.triples.length - 1)}`) ?? focusKey($("table"), "add");
   }
 
-  /** Marks each triple with its group, unknown predicates, and what the check finds about its value. */
+  /** Updates each triple's group, and notes on unknown predicates and on the check of its value. */
   mark() {
     const { triples } = this.store.doc;
     const { groups, card, fresh, result } = this.follower;
@@ -142,8 +142,8 @@ export class Facts {
       const notes = [];
       if (known && name && !known.has(name)) notes.push(`? unknown predicate${near(name, known)}: written as a separate clause`);
       const how = fresh ? result.check?.values[row]?.how : null;
-      if (how === "missing") notes.push("\u2715 the text does not say this value");
-      if (how === "part") notes.push("\u25d0 the text says this value in part");
+      if (how === "missing") notes.push("\u2715 this value is missing from the text");
+      if (how === "part") notes.push("\u25d0 only a part of this value is in the text");
       const note = element.querySelector(".note");
       note.textContent = notes.join(" \u00b7 ");
       element.querySelector(".predicate").setAttribute("aria-describedby", note.id);

@@ -1,12 +1,12 @@
-// Keeps the text up to date with the document: requests it, drops answers to outdated requests, and retries.
+// Requests the text of the current document, ignores answers to outdated requests, and retries.
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { broken, format, names, parse, pinned, repair } from "./plan.js";
 
 const SLOW_MS = 1500;
-const LONGEST_PAUSE_S = 20;
+const MAX_RETRY_DELAY_S = 20;
 
-/** What is shown: `result` belongs to `doc`, which may be older than the store's. */
+/** The state of the views; `result.doc` may be older than the store's document. */
 export class Follower {
   constructor(api, store, changed) {
     this.api = api;
@@ -15,16 +15,16 @@ export class Follower {
     this.result = null;
     this.status = { kind: "idle" };
     this.version = 0;
-    this.card = null; // what is served
+    this.card = null; // the served model's card
     this.best = new Map(); // the most probable plan's log-probability, by record
   }
 
-  /** Whether the result is that of the document as it is now. */
+  /** Whether the result belongs to the current document. */
   get fresh() {
     return this.result !== null && this.result.doc === this.store.doc;
   }
 
-  /** The groups to show: the person's plan, else the model's for these very facts. */
+  /** The groups to show: the user's plan, else the model's plan of the current number of facts, else null. */
   get groups() {
     const { doc } = this.store;
     if (doc.plan) return doc.plan;
@@ -36,7 +36,7 @@ export class Follower {
     this.changed();
   }
 
-  /** Asks for the text of the document; `attempt` counts failures in a row. */
+  /** Requests the text of the document; `attempt` counts consecutive failures. */
   async follow(attempt = 0) {
     clearTimeout(this.timer);
     const { doc } = this.store;
@@ -53,7 +53,7 @@ export class Follower {
     this.setStatus({ kind: "working" });
     const slow = setTimeout(() => version === this.version && this.setStatus({ kind: "slow" }), SLOW_MS);
     try {
-      const result = await this.ask(turn, doc);
+      const result = await this.requestText(turn, doc);
       if (version !== this.version) return;
       clearTimeout(slow);
       this.since = null;
@@ -75,40 +75,40 @@ export class Follower {
       this.setStatus({ kind: error.kind, message: error.message, field: error.problem.field });
       return;
     }
-    const seconds = Math.max(error.after ?? 0, Math.min(LONGEST_PAUSE_S, 0.5 * 2 ** attempt));
+    const seconds = Math.max(error.after ?? 0, Math.min(MAX_RETRY_DELAY_S, 0.5 * 2 ** attempt));
     this.setStatus({ kind: error.kind, message: error.message, seconds: Math.ceil(seconds) });
     this.timer = setTimeout(() => this.follow(attempt + 1), seconds * 1000);
   }
 
-  /** The model's plan that keeps to the pins, or the person's plan, and its text. */
-  async ask(turn, doc) {
-    const all = names(doc.triples);
+  /** The text of the user's plan, else of the model's best plan that satisfies the pins. */
+  async requestText(turn, doc) {
+    const predicates = names(doc.triples);
     const record = { triples: doc.triples };
     const level = doc.level ? { level: doc.level } : {};
     let notice = null;
     if (doc.plan) {
-      record.plan = format(doc.plan, all);
+      record.plan = format(doc.plan, predicates);
     } else if (pinned(doc.pins)) {
       const k = Math.min(50, this.card?.limits?.plans ?? 50);
       const { plans } = Api.only(await turn.post("v1/plan", { records: [{ triples: doc.triples }], options: { k, ...level } }));
-      const parsed = plans.map((plan) => parse(plan.plan, all));
+      const parsed = plans.map((plan) => parse(plan.plan, predicates));
       let groups = parsed.find((plan) => !broken(plan, doc.pins).length);
       if (!groups) {
         groups = repair(parsed[0], doc.pins);
         notice = groups
-          ? `None of the ${plans.length} most probable plans keeps to the pins: the best of them was rearranged.`
-          : "The pins contradict each other; the plan does not keep to all of them.";
+          ? `None of the ${plans.length} most probable plans satisfies the pins, so the best one was rearranged.`
+          : "The pins contradict each other, so the plan does not satisfy all of them.";
       }
-      record.plan = format(groups ?? parsed[0], all);
+      record.plan = format(groups ?? parsed[0], predicates);
     }
-    // With a plan the level would only narrow the plans among which its probability is taken.
+    // With a user's plan, a level would only normalise its probability over fewer plans.
     const options = doc.plan ? {} : level;
     const answer = Api.only(await turn.post("v1/generate", { records: [record], options }));
     const text = answer.texts[0];
-    return { text, groups: parse(text.plan, all), model: answer.model, notice, check: null };
+    return { text, groups: parse(text.plan, predicates), model: answer.model, notice, check: null };
   }
 
-  /** The details of the check, and the most probable plan to compare with. */
+  /** Requests the check of the text, and the log-probability of the record's most probable plan. */
   async check(turn, version, doc) {
     const { result } = this;
     const name = JSON.stringify(doc.triples);

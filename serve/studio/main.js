@@ -1,4 +1,4 @@
-// Puts the page together: the store, the follower, and the views that show them.
+// The page: connects the store, the follower and the views.
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { Board, sentence } from "./board.js";
@@ -11,14 +11,14 @@ import { Store, decode } from "./store.js";
 import { coloured, factsOf, strip } from "./words.js";
 
 const TYPING_PAUSE_MS = 250;
-const ENOUGH_TO_PLAN = 5; // facts of the record that is shown first
+const MIN_FACTS_OF_FIRST_RECORD = 5; // facts of the record that is shown first
 
 const api = new Api(new URL(".", document.baseURI));
 const store = new Store();
 const follower = new Follower(api, store, show);
-const facts = new Facts(store, follower, point);
-const board = new Board(store, follower, point);
-const panels = new Panels({ api, store, follower, facts, point });
+const facts = new Facts(store, follower, highlight);
+const board = new Board(store, follower, highlight);
+const panels = new Panels({ api, store, follower, facts, highlight });
 let typing = null;
 
 store.subscribe((doc, before, typed) => {
@@ -29,8 +29,8 @@ store.subscribe((doc, before, typed) => {
   show();
 });
 
-/** Lights up everything that belongs to these facts: an index, several, or null for none. */
-function point(which) {
+/** Highlights all elements of some facts: an index, several, or null for none. */
+function highlight(which) {
   const lit = new Set(which === null ? [] : [which].flat().map(String));
   for (const element of document.querySelectorAll("[data-facts]")) {
     element.classList.toggle("lit", element.dataset.facts.split(" ").some((fact) => lit.has(fact)));
@@ -54,15 +54,15 @@ const STATUS = {
   idle: ["wait", "Loading"],
   empty: ["wait", "Waiting for facts"],
   working: ["wait", "Writing\u2026"],
-  slow: ["wait", "Still writing: the endpoint is busy or starts a generator"],
+  slow: ["wait", "Still writing: the endpoint is busy or is starting a generator"],
   ready: ["good", "Ready"],
   busy: ["warn", "Busy"],
   offline: ["bad", "No answer"],
   key: ["warn", "Requires a key"],
-  refused: ["bad", "Refused"],
-  fault: ["bad", "An error in the endpoint"],
+  refused: ["bad", "Request refused"],
+  fault: ["bad", "Error in the endpoint"],
 };
-let said = "";
+let lastAnnouncement = "";
 
 function showStatus() {
   const { kind, message, seconds } = follower.status;
@@ -74,20 +74,20 @@ function showStatus() {
   const trouble = ["busy", "offline", "refused", "fault"].includes(kind);
   if (kind === "key") showKeyForm(message);
   else if (trouble) {
-    const again = seconds ? ` Next try in ${seconds} s; your changes are kept.` : "";
-    paint($("banner"), h("div", { class: `banner ${tone}` }, h("p", {}, h("strong", {}, `${label}. `), message, again), h("button", { type: "button", key: "again", on: { click: retry } }, "Try again now")));
+    const nextTry = seconds ? ` Next try in ${seconds} s; your changes are saved.` : "";
+    paint($("banner"), h("div", { class: `banner ${tone}` }, h("p", {}, h("strong", {}, `${label}. `), message, nextTry), h("button", { type: "button", key: "again", on: { click: retry } }, "Try again now")));
   } else if (kind !== "working" || follower.fresh) {
     if (!["working", "slow"].includes(kind)) paint($("banner"));
   }
   const sentence = trouble || kind === "key" || kind === "slow" ? `${label}. ${message ?? ""}` : "";
-  if (sentence && sentence !== said) announce(sentence);
-  said = sentence;
+  if (sentence && sentence !== lastAnnouncement) announce(sentence);
+  lastAnnouncement = sentence;
 }
 
 function showKeyForm(message) {
   if ($("banner").querySelector("form")) return;
   const field = h("input", { id: "key", type: "password", autocomplete: "off", required: true });
-  const form = h("form", { class: "banner warn" }, h("p", {}, h("strong", {}, "This endpoint requires a key. "), message), h("label", { for: "key" }, "Key"), field, h("button", { type: "submit", class: "primary" }, "Use it"), h("p", { class: "quiet small" }, "It is stored in this tab only, and is in no link."));
+  const form = h("form", { class: "banner warn" }, h("p", {}, h("strong", {}, "This endpoint requires a key. "), message), h("label", { for: "key" }, "Key"), field, h("button", { type: "submit", class: "primary" }, "Use it"), h("p", { class: "quiet small" }, "It is stored in this tab only; links never contain it."));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     api.setKey(field.value.trim());
@@ -119,40 +119,40 @@ function showTools() {
   }
   paint(
     $("tools"),
-    button("undo", "\u21b6", () => stepped(store.undo(), "Undone"), past.length, `Undo${past.length ? `: ${past.at(-1).label}` : ""}`),
-    button("redo", "\u21b7", () => stepped(store.redo(), "Done again"), future.length, `Redo${future.length ? `: ${future.at(-1).label}` : ""}`),
+    button("undo", "\u21b6", () => announceStep(store.undo(), "Undone"), past.length, `Undo${past.length ? `: ${past.at(-1).label}` : ""}`),
+    button("redo", "\u21b7", () => announceStep(store.redo(), "Redone"), future.length, `Redo${future.length ? `: ${future.at(-1).label}` : ""}`),
     h("span", { class: "level" }, h("label", { for: "level" }, "Aggregation"), slider, h("span", { id: "levelname", class: "quiet small" }, levelText(level))),
-    doc.plan ? h("button", { type: "button", key: "model", on: { click: () => store.change({ plan: null }, "took the model's plan") } }, "Model's plan") : h("span", { class: "quiet small" }, "The model's plan"),
+    doc.plan ? h("button", { type: "button", key: "model", on: { click: () => store.change({ plan: null }, "the model's plan") } }, "Model's plan") : h("span", { class: "quiet small" }, "The model's plan"),
   );
 }
 
-const levelText = (level) => (level === 1 ? "each fact alone" : `up to ${level} together`);
+const levelText = (level) => (level === 1 ? "one fact per group" : `up to ${level} facts per group`);
 
 function setLevel(level) {
-  const most = follower.card.largest_group;
-  store.change({ level: level === most ? null : level, plan: null }, `aggregation: ${levelText(level)}`);
+  const largest = follower.card.largest_group;
+  store.change({ level: level === largest ? null : level, plan: null }, `aggregation: ${levelText(level)}`);
 }
 
-function stepped(label, what) {
+function announceStep(label, what) {
   if (label) announce(`${what}: ${label}`);
 }
 
 function showPins() {
-  const all = plan.names(store.doc.triples);
+  const predicates = plan.names(store.doc.triples);
   const { pins } = store.doc;
   const items = Object.entries(pins).flatMap(([kind, list]) => list.map((value) => [kind, value]));
   const remove = (kind, value) => {
-    store.change({ pins: plan.unpin(pins, kind, value) }, "took a pin away");
+    store.change({ pins: plan.unpin(pins, kind, value) }, "removed a pin");
     announce("Pin removed");
   };
   paint(
     $("pins"),
-    items.length ? h("ul", { class: "pinlist", "aria-label": "Pins" }, items.map(([kind, value]) => h("li", {}, h("bdi", {}, sentence(kind, value, all)), h("button", { type: "button", class: "square ghost tiny", key: `unpin-${kind}-${value}`, "aria-label": `Remove the pin: ${sentence(kind, value, all)}`, on: { click: () => remove(kind, value) } }, "\u00d7")))) : null,
+    items.length ? h("ul", { class: "pinlist", "aria-label": "Pins" }, items.map(([kind, value]) => h("li", {}, h("bdi", {}, sentence(kind, value, predicates)), h("button", { type: "button", class: "square ghost tiny", key: `unpin-${kind}-${value}`, "aria-label": `Remove the pin: ${sentence(kind, value, predicates)}`, on: { click: () => remove(kind, value) } }, "\u00d7")))) : null,
     follower.fresh && follower.result.notice ? h("p", { class: "notice" }, follower.result.notice) : null,
   );
 }
 
-/** The plan as text, which can be typed and copied. */
+/** The plan as text, to type and to copy. */
 function showPlanLine() {
   const { groups } = follower;
   const field = $("plantext");
@@ -167,7 +167,7 @@ function showPlanLine() {
   }
   const input = h("input", { id: "plantext", type: "text", spellcheck: "false", autocomplete: "off", dir: "auto", "aria-describedby": "plan-error", value: text ?? "", on: { input: typedPlan, keydown: (event) => event.key === "Enter" && event.target.blur(), blur: () => showPlanLine() } });
   const button = h("button", { type: "button", on: { click: (event) => copy(input.value, event.currentTarget) } }, "Copy");
-  paint($("planline"), h("div", { class: "planline", hidden: !groups }, h("label", { for: "plantext" }, "As text"), input, button), h("p", { id: "plan-error", class: "error", role: "status" }));
+  paint($("planline"), h("div", { class: "planline", hidden: !groups }, h("label", { for: "plantext" }, "Plan as text"), input, button), h("p", { id: "plan-error", class: "error", role: "status" }));
 }
 
 function typedPlan(event) {
@@ -185,7 +185,7 @@ function planError(message) {
   $("plantext").setAttribute("aria-invalid", String(Boolean(message)));
 }
 
-let copies = false; // whether copied words are marked
+let showsCopies = false; // whether words copied from the record are underlined
 
 function showText() {
   const { result, status } = follower;
@@ -200,12 +200,12 @@ function showText() {
     return;
   }
   const { text, groups, check, doc } = result;
-  const all = plan.names(doc.triples);
-  const ofOthers = !follower.fresh && !plan.same(doc.triples, store.doc.triples) && status.kind !== "working";
-  paint(root, ofOthers ? h("p", { class: "quiet small" }, "The text of the previous facts:") : null, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), check, all, copied: text.copied, point })));
+  const predicates = plan.names(doc.triples);
+  const outdated = !follower.fresh && !plan.same(doc.triples, store.doc.triples) && status.kind !== "working";
+  paint(root, outdated ? h("p", { class: "quiet small" }, "The text of the previous facts:") : null, h("p", { class: `text${showsCopies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, predicates), check, predicates, copied: text.copied, highlight })));
   paint(
     $("texttools"),
-    text.copied ? h("button", { type: "button", key: "copied", "aria-pressed": String(copies), title: "Underlines words that the model copied from the record", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
+    text.copied ? h("button", { type: "button", key: "copied", "aria-pressed": String(showsCopies), title: "Underlines words that the model copied from the record", on: { click: () => { showsCopies = !showsCopies; showText(); } } }, "Copied words") : null,
     h("button", { type: "button", key: "copytext", on: { click: (event) => copy(text.text, event.currentTarget) } }, "Copy text"),
   );
   showNumbers(result);
@@ -214,17 +214,17 @@ function showText() {
 }
 
 function showNumbers({ text, doc, best, ms }) {
-  const own = text.plan_log_probability;
+  const logp = text.plan_log_probability;
   const cell = (name, value, title) => h("div", { title }, h("dt", {}, name), h("dd", {}, value));
   const among = doc.level && !doc.plan ? `among plans of ${levelText(doc.level)}` : "among all plans of these facts";
-  const cost = own !== null && best !== null && best !== undefined && !(doc.level && !doc.plan) ? own - best : null;
-  const probability = own === null ? "not known" : percent(Math.exp(own));
+  const cost = logp !== null && best !== null && best !== undefined && !(doc.level && !doc.plan) ? logp - best : null;
+  const probability = logp === null ? "unknown" : percent(Math.exp(logp));
   paint(
     $("numbers"),
     h("dl", { class: "numbers" },
-      cell("Plan", probability, own === null ? "A group is larger than the model's, or there are too many plans to sum" : `log p = ${decimal(own)}, ${among}`),
-      cell(doc.plan ? "Your change" : "To the likeliest plan", cost === null ? "\u2013" : (cost < 0 ? "" : "+") + decimal(cost), "log-probability of this plan less that of the most probable one"),
-      cell("Text, given the plan", decimal(text.text_log_probability, 1), "log-probability of the words"),
+      cell("Plan", probability, logp === null ? "A group is larger than the model allows, or there are too many plans to sum over" : `log p = ${decimal(logp)}, ${among}`),
+      cell(doc.plan ? "Your change" : "Relative to the best plan", cost === null ? "\u2013" : (cost < 0 ? "" : "+") + decimal(cost), "log-probability of this plan minus that of the most probable one"),
+      cell("Text given the plan", decimal(text.text_log_probability, 1), "log-probability of the words"),
       cell("Time", `${Math.round(ms)} ms`, "from the change to the text")),
   );
 }
@@ -233,9 +233,9 @@ function showNumbers({ text, doc, best, ms }) {
 
 const KEYS = [
   ["Enter, Space", "pick up the fact or group in focus; put it down"],
-  ["Arrows", "go from chip to chip; carry what is picked up, also into a group of its own"],
-  ["Escape", "leave it where it was"],
-  ["M", "the menu of a fact: move it, pin it"],
+  ["Arrows", "move the focus; move what is picked up, also to a new group"],
+  ["Escape", "cancel the move"],
+  ["M", "open the menu of a fact: move it, pin it"],
   ["Ctrl Z, Ctrl Y", "undo, redo"],
 ];
 
@@ -245,8 +245,8 @@ document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase();
   if (key !== "z" && key !== "y") return;
   event.preventDefault();
-  if (key === "y" || event.shiftKey) stepped(store.redo(), "Done again");
-  else stepped(store.undo(), "Undone");
+  if (key === "y" || event.shiftKey) announceStep(store.redo(), "Redone");
+  else announceStep(store.undo(), "Undone");
 });
 
 /** Loads the record of a link and removes it from the address, so that a reload keeps later changes. */
@@ -279,14 +279,14 @@ function themes() {
     try {
       localStorage.setItem("agggen-theme", next);
     } catch {
-      // The choice holds until the page is left.
+      // Without storage, the theme lasts until the page is closed.
     }
     apply(next);
   });
   apply(read());
 }
 
-/** Asks which model is served, then shows the link's record, else the one that the tab remembers, else an example. */
+/** Loads model card and examples, then shows the link's record, else the one saved in this tab, else an example. */
 async function start() {
   const turn = api.turn("start");
   try {
@@ -300,7 +300,7 @@ async function start() {
     if (error instanceof Superseded) return;
     if (!(error instanceof ApiError)) throw error;
     if (error.retryable) {
-      follower.card = null; // the next try asks for model and examples
+      follower.card = null; // the next try loads model card and examples again
       setTimeout(() => !follower.card && start(), 2000);
     }
     follower.setStatus({ kind: error.kind, message: error.message, seconds: error.retryable ? 2 : undefined });
@@ -311,7 +311,7 @@ async function start() {
     if (["working", "slow", "ready"].includes(follower.status.kind)) show();
     else follower.follow();
   } else if (facts.records.length) {
-    const first = facts.records.find((record) => record.triples.length >= ENOUGH_TO_PLAN) ?? facts.records[0];
+    const first = facts.records.find((record) => record.triples.length >= MIN_FACTS_OF_FIRST_RECORD) ?? facts.records[0];
     store.set({ ...store.doc, triples: first.triples });
   } else {
     facts.showTable();
@@ -320,7 +320,7 @@ async function start() {
 }
 
 themes();
-$("sheet").open = matchMedia("(min-width: 62rem)").matches; // on a phone the plan comes first
+$("sheet").open = matchMedia("(min-width: 62rem)").matches; // on a phone, only the plan is open at first
 paint($("keys"), KEYS.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)]));
 const restored = store.restore();
 openLink(restored);

@@ -1,4 +1,4 @@
-// What is beside plan and text, as tabs: other plans and texts, any text, comparing, corrections, sharing.
+// The tabs: other plans, other texts, check of any text, comparison, corrections, sharing.
 
 import { $, announce, copy, download, h, paint } from "./dom.js";
 import { Alternatives } from "./alternatives.js";
@@ -78,11 +78,11 @@ export class Panels {
         if (!area.value.trim()) return;
         store.keep(area.value.trim());
         this.edited = false;
-        announce(`Kept. ${store.kept.length} texts are kept.`);
+        announce(`Saved. ${store.kept.length} texts are saved.`);
         this.showKept(root);
       };
-      paint(root, h("label", { for: "correction" }, "The text as it should be"), area,
-        h("div", { class: "row" }, h("button", { type: "button", class: "primary", on: { click: keep } }, "Keep it"), h("button", { type: "button", on: { click: () => { this.edited = false; this.showKept(root); } } }, "The model's text again")),
+      paint(root, h("label", { for: "correction" }, "Corrected text"), area,
+        h("div", { class: "row" }, h("button", { type: "button", class: "primary", on: { click: keep } }, "Save correction"), h("button", { type: "button", on: { click: () => { this.edited = false; this.showKept(root); } } }, "Restore the model's text")),
         h("div", { id: "keptlist" }));
       this.edited = false;
     }
@@ -95,10 +95,10 @@ export class Panels {
     paint(
       root.querySelector("#keptlist"),
       store.kept.length
-        ? [h("ul", { class: "cards" }, store.kept.map(({ triples, text }, i) => h("li", { class: "card" }, h("p", { dir: "auto" }, text), h("p", { class: "quiet small" }, h("bdi", {}, triples[0][0] || "no subject"), ` \u00b7 ${triples.length} facts`), h("button", { type: "button", class: "square ghost", key: `forget-${i}`, "aria-label": `Remove kept text ${i + 1}`, on: { click: () => remove(i) } }, "\u00d7")))),
+        ? [h("ul", { class: "cards" }, store.kept.map(({ triples, text }, i) => h("li", { class: "card" }, h("p", { dir: "auto" }, text), h("p", { class: "quiet small" }, h("bdi", {}, triples[0][0] || "no subject"), ` \u00b7 ${triples.length} facts`), h("button", { type: "button", class: "square ghost", key: `forget-${i}`, "aria-label": `Remove saved text ${i + 1}`, on: { click: () => remove(i) } }, "\u00d7")))),
           h("div", { class: "row" }, h("button", { type: "button", key: "download", on: { click: () => download("corrections.jsonl", "application/x-ndjson", store.jsonl()) } }, `Download ${store.kept.length} as JSON lines`)),
-          h("p", { class: "quiet small" }, "agggen adapt BUNDLE corrections.jsonl continues the model on them; agggen train reads them too.")]
-        : h("p", { class: "quiet small" }, "Kept texts stay in this tab until you download them."),
+          h("p", { class: "quiet small" }, "agggen adapt BUNDLE corrections.jsonl fine-tunes the model on them; agggen train reads them too.")]
+        : h("p", { class: "quiet small" }, "Saved texts stay in this tab until you download them."),
     );
   }
 
@@ -120,7 +120,7 @@ export class Panels {
     const curl = `curl -s '${address}' -H 'Content-Type: application/json'${key} \\\n  -d '${body}'`;
     const link = new URL(encode({ ...doc, plan: groups ?? doc.plan }), location.href).href;
     const items = [
-      ["link", "Link", "Record and plan are in the part of the address that no server sees.", link],
+      ["link", "Link", "Record and plan are in the address after #, which browsers send to no server.", link],
       ["json", "Request", "The body of POST /v1/generate.", lines(request)],
       ["curl", "curl", this.api.key ? "With the key in AGGGEN_API_KEY." : "", curl],
       ["plain", "Text", "", follower.fresh ? follower.result.text.text : ""],
@@ -133,7 +133,7 @@ export class Panels {
   }
 }
 
-/** JSON with a triple a line. */
+/** JSON with one triple per line. */
 function lines(request) {
   const part = '("(?:[^"\\\\]|\\\\.)*")';
   return JSON.stringify(request, null, 2).replace(new RegExp(`\\[\\s+${part},\\s+${part},\\s+${part}\\s+\\]`, "g"), "[$1, $2, $3]");

@@ -1,21 +1,21 @@
-// Records from pasted text: JSON, JSON lines, CSV (a triple or a record a row), or lines of "subject | predicate | object".
+// Reads pasted records: JSON, JSON lines, CSV (a triple or a record per row), or lines of "subject | predicate | object".
 
-const MOST = 500;
+const MAX_RECORDS = 500;
 const SUBJECTS = ["name", "title"];
 const NOT_PREDICATES = new Set(["id", "split", "category", "references", "facts", "plan", ...SUBJECTS]);
 const isText = (key) => /^text\d*$/.test(key);
 
 /**
- * [{ id, triples, texts }]; throws an Error whose message says what is wrong. A column is a predicate unless it has
- * another meaning (id, split, category, text, ...) and the model does not know a predicate of its name (`known`).
+ * Returns [{ id, triples, texts }]; throws an Error that explains the problem. A column is a predicate unless it has another
+ * meaning (id, split, category, text, ...) and is not the name of a predicate that the model knows (`known`).
  */
 export function parseRecords(text, known = []) {
   const trimmed = text.trim();
-  if (!trimmed) throw new Error("There is nothing to read yet.");
+  if (!trimmed) throw new Error("There are no records: paste some first.");
   const records = /^[[{]/.test(trimmed) ? fromJson(trimmed, known) : fromTable(trimmed, known);
-  const whole = records.filter((record) => record.triples.length);
-  if (!whole.length) throw new Error("There is no fact in it: a fact has a predicate and a value.");
-  return whole.slice(0, MOST).map((record, i) => ({ ...record, id: String(record.id ?? i + 1) }));
+  const nonEmpty = records.filter((record) => record.triples.length);
+  if (!nonEmpty.length) throw new Error("There are no facts: a fact has a predicate and a value.");
+  return nonEmpty.slice(0, MAX_RECORDS).map((record, i) => ({ ...record, id: String(record.id ?? i + 1) }));
 }
 
 function fromJson(text, known) {
@@ -47,7 +47,7 @@ function fromObject(data, i, known) {
   const triples = data.triples.map((triple, j) => {
     const parts = Array.isArray(triple) ? triple : [triple?.subject ?? "", triple?.predicate, triple?.object];
     if (parts.length !== 3 || !parts.every((part) => typeof part === "string")) {
-      throw new Error(`Record ${i + 1}, fact ${j + 1}: it is not [subject, predicate, object].`);
+      throw new Error(`Record ${i + 1}, fact ${j + 1}: not a list of three strings [subject, predicate, object].`);
     }
     return parts.map((part) => part.trim());
   });
@@ -55,16 +55,16 @@ function fromObject(data, i, known) {
   return { id: data.id, triples, texts: [data.text, ...texts].filter((item) => typeof item === "string") };
 }
 
-/** A row with a key for each predicate. */
+/** A record from a row with a key for each predicate. */
 function fromRow(row, known) {
   const subject = String(row[SUBJECTS.find((key) => row[key])] ?? "").trim();
   const texts = [];
   const triples = [];
   for (const [key, value] of Object.entries(row)) {
-    const said = value === null || value === undefined || typeof value === "object" ? "" : String(value).trim();
-    if (!said || !key) continue;
-    if (isText(key)) texts.push(said);
-    else if (!NOT_PREDICATES.has(key) || known.includes(key)) triples.push([subject, key, said]);
+    const content = value === null || value === undefined || typeof value === "object" ? "" : String(value).trim();
+    if (!content || !key) continue;
+    if (isText(key)) texts.push(content);
+    else if (!NOT_PREDICATES.has(key) || known.includes(key)) triples.push([subject, key, content]);
   }
   return { id: row.id, triples, texts };
 }
@@ -76,7 +76,7 @@ function fromTable(text, known) {
   const [head, ...rows] = cells(text, separator);
   const columns = head.map((cell) => cell.trim());
   if (columns.length < 2 || !rows.length) {
-    throw new Error("This is neither JSON nor a table: a CSV has a line of column names, then a row a record or a triple.");
+    throw new Error("This is neither JSON nor a table: a CSV has a line of column names, then a row per record or triple.");
   }
   const objects = rows.map((row, i) => {
     if (row.length > columns.length) throw new Error(`Row ${i + 2} has ${row.length} cells; the first line names ${columns.length} columns.`);
@@ -102,7 +102,7 @@ function fromLines(text) {
   return [{ id: undefined, triples, texts: [] }];
 }
 
-/** The cells of a CSV (RFC 4180): quotes hold separators and line ends, "" is a quote. */
+/** The cells of a CSV (RFC 4180): quoted cells may contain separators and line ends; "" is a quotation mark. */
 function cells(text, separator) {
   const rows = [[]];
   let cell = "";
@@ -124,7 +124,7 @@ function cells(text, separator) {
       cell += character;
     }
   }
-  if (quoted) throw new Error("A quote is opened and never closed.");
+  if (quoted) throw new Error("A quotation mark is not closed.");
   rows.at(-1).push(cell.trim());
   return rows.filter((row) => row.some((value) => value));
 }

@@ -1,6 +1,6 @@
-// Plans as pure data: a list of groups, each a list of indices of the record's triples.
+// Plans as data: a list of groups, each a list of indices of the record's triples.
 
-/** A name for each triple: its predicate, with a suffix where it occurs again (isPartOf, isPartOf_2), as agggen does. */
+/** The predicate of each triple; a repeated predicate gets a suffix, as in agggen (isPartOf, isPartOf_2). */
 export function names(triples) {
   const result = [];
   const originals = triples.map((triple) => triple[1]);
@@ -16,12 +16,12 @@ export function names(triples) {
 const quote = (name) => (/^[^\s[\]"]+$/u.test(name) ? name : JSON.stringify(name));
 
 /** `[a b] [c]` */
-export function format(groups, all) {
-  return groups.map((group) => `[${group.map((fact) => quote(all[fact])).join(" ")}]`).join(" ");
+export function format(groups, predicates) {
+  return groups.map((group) => `[${group.map((fact) => quote(predicates[fact])).join(" ")}]`).join(" ");
 }
 
-/** The groups of a plan's text; throws an Error whose message says what is wrong where. */
-export function parse(text, all) {
+/** The groups of a plan in text form; throws an Error with column and cause. */
+export function parse(text, predicates) {
   const groups = [];
   let open = false;
   for (const match of text.matchAll(/\s+|[[\]]|"(?:[^"\\]|\\.)*"?|[^\s[\]"]+/gu)) {
@@ -29,7 +29,7 @@ export function parse(text, all) {
     const at = `Column ${match.index + 1}: `;
     if (!token.trim()) continue;
     if (token === "[") {
-      if (open) throw new Error(`${at}close the group before with ]`);
+      if (open) throw new Error(`${at}close the previous group with ]`);
       groups.push([]);
       open = true;
     } else if (!open) {
@@ -39,15 +39,15 @@ export function parse(text, all) {
       open = false;
     } else {
       const name = unquoted(token, at);
-      const fact = all.indexOf(name);
-      if (fact < 0) throw new Error(`${at}the record has no predicate ${name}${nearest(name, all)}`);
-      if (groups.some((group) => group.includes(fact))) throw new Error(`${at}${name} is there twice`);
+      const fact = predicates.indexOf(name);
+      if (fact < 0) throw new Error(`${at}the record has no predicate ${name}${nearest(name, predicates)}`);
+      if (groups.some((group) => group.includes(fact))) throw new Error(`${at}${name} occurs twice`);
       groups.at(-1).push(fact);
     }
   }
-  if (open) throw new Error("The last group lacks its ]");
+  if (open) throw new Error("The last group is not closed with ]");
   const placed = groups.flat();
-  const missing = all.filter((_, fact) => !placed.includes(fact));
+  const missing = predicates.filter((_, fact) => !placed.includes(fact));
   if (missing.length) throw new Error(`The plan omits ${missing.join(", ")}`);
   return groups;
 }
@@ -61,8 +61,8 @@ function unquoted(token, at) {
   }
 }
 
-function nearest(name, all) {
-  const same = all.find((other) => other.toLowerCase() === name.toLowerCase() || other.toLowerCase().startsWith(name.toLowerCase()));
+function nearest(name, predicates) {
+  const same = predicates.find((other) => other.toLowerCase() === name.toLowerCase() || other.toLowerCase().startsWith(name.toLowerCase()));
   return same ? `; did you mean ${same}?` : "";
 }
 
@@ -71,7 +71,7 @@ export const same = (one, other) => JSON.stringify(one) === JSON.stringify(other
 const without = (groups, fact) => groups.map((group) => group.filter((other) => other !== fact)).filter((group) => group.length);
 
 /**
- * Where a fact can be among the other facts' groups: slot 2i is a group of its own before group i, slot 2i+1 is in
+ * The place of a fact relative to the groups of the other facts: slot 2i is a new group before group i, slot 2i+1 is in
  * group i; `position` is the fact's place in the group.
  */
 export function slotOf(groups, fact) {
@@ -89,7 +89,7 @@ export function place(groups, fact, { slot, position = Infinity }) {
   return rest.map((other, i) => (i === group ? [...other.slice(0, position), fact, ...other.slice(position)] : other));
 }
 
-/** The fact in the group that now has number `group`, or (`alone`) in a new group before it. */
+/** Moves a fact into group `group` (its number before the move), or with `alone` into a new group before it. */
 export function move(groups, fact, group, alone = false, position = Infinity) {
   const own = groups.findIndex((other) => other.includes(fact));
   const gone = groups[own].length === 1 && own < group ? 1 : 0;
@@ -112,7 +112,7 @@ export function drop(groups, fact) {
   return without(groups, fact).map((group) => group.map((other) => (other > fact ? other - 1 : other)));
 }
 
-// --- pins: what every plan of the model has to keep to ---------------------------------------------------------------
+// --- pins: constraints on the model's plans ---------------------------------------------------------------
 
 export const NO_PINS = { first: [], last: [], together: [], apart: [] };
 
@@ -125,14 +125,14 @@ export function dropPins(pins, fact) {
   return { first: singles(pins.first), last: singles(pins.last), together: pairs(pins.together), apart: pairs(pins.apart) };
 }
 
-/** The pins that a plan does not keep to, as [kind, value]. */
+/** The pins that a plan violates, as [kind, value]. */
 export function broken(groups, pins) {
-  const of = (fact) => groups.findIndex((group) => group.includes(fact));
+  const groupOf = (fact) => groups.findIndex((group) => group.includes(fact));
   return [
-    ...pins.first.filter((fact) => of(fact) !== 0).map((fact) => ["first", fact]),
-    ...pins.last.filter((fact) => of(fact) !== groups.length - 1).map((fact) => ["last", fact]),
-    ...pins.together.filter(([a, b]) => of(a) !== of(b)).map((pair) => ["together", pair]),
-    ...pins.apart.filter(([a, b]) => of(a) === of(b)).map((pair) => ["apart", pair]),
+    ...pins.first.filter((fact) => groupOf(fact) !== 0).map((fact) => ["first", fact]),
+    ...pins.last.filter((fact) => groupOf(fact) !== groups.length - 1).map((fact) => ["last", fact]),
+    ...pins.together.filter(([a, b]) => groupOf(a) !== groupOf(b)).map((pair) => ["together", pair]),
+    ...pins.apart.filter(([a, b]) => groupOf(a) === groupOf(b)).map((pair) => ["apart", pair]),
   ];
 }
 
@@ -140,7 +140,7 @@ export function unpin(pins, kind, value) {
   return { ...pins, [kind]: pins[kind].filter((other) => !same(other, value)) };
 }
 
-/** The plan, changed as little as possible, so that it keeps to the pins; null if they contradict each other. */
+/** The plan with few changes so that it satisfies the pins; null if none is found within four passes. */
 export function repair(groups, pins) {
   let plan = groups;
   for (let turn = 0; turn < 4 && broken(plan, pins).length; turn++) {

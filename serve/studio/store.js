@@ -1,11 +1,11 @@
-// The user's document, with undo, stored in the tab so that a reload or a restarted endpoint loses nothing.
+// The user's document, with undo; saved in the tab, so that it survives a reload or a restart of the endpoint.
 //
-// `doc` is replaced, never changed: { triples, plan (null: the model's), level (null: the model's), pins }.
+// `doc` is immutable: { triples, plan (null: the model's), level (null: the model's), pins }.
 
 import { NO_PINS, drop, dropPins } from "./plan.js";
 
 const SAVED = "agggen-studio";
-const MOST_UNDO = 200;
+const MAX_UNDO = 200;
 const TYPING_MS = 1500;
 
 export const EMPTY = { triples: [], plan: null, level: null, pins: NO_PINS };
@@ -25,13 +25,13 @@ export class Store {
   }
 
   /**
-   * Replaces parts of the document. `label` says what was done, for undo; changes with the same `typing` within a
-   * moment are one step.
+   * Replaces parts of the document. `label` describes the change, for undo; changes with the same `typing` within
+   * TYPING_MS are one step.
    */
   change(parts, label, typing = null) {
     const now = performance.now();
     const merged = typing !== null && this.typed?.name === typing && now - this.typed.at < TYPING_MS;
-    if (!merged) this.past = [...this.past.slice(1 - MOST_UNDO), { doc: this.doc, label }];
+    if (!merged) this.past = [...this.past.slice(1 - MAX_UNDO), { doc: this.doc, label }];
     this.typed = typing === null ? null : { name: typing, at: now };
     this.future = [];
     this.set({ ...this.doc, ...parts }, typing);
@@ -106,7 +106,7 @@ export class Store {
     return [...records.values()].map((record) => `${JSON.stringify(record)}\n`).join("");
   }
 
-  // --- the tab's memory, and links -----------------------------------------------------------------------------------
+  // --- storage of the tab, and links -----------------------------------------------------------------------------------
 
   save() {
     try {
@@ -116,7 +116,7 @@ export class Store {
     }
   }
 
-  /** Restores what the tab remembers; false if it remembers nothing. */
+  /** Restores the document that is saved in the tab; false if there is none. */
   restore() {
     try {
       const saved = JSON.parse(sessionStorage.getItem(SAVED));
@@ -131,7 +131,7 @@ export class Store {
   }
 }
 
-/** The part of an address that holds a document: nothing in it is sent to a server. */
+/** The document as the fragment of an address, which browsers do not send to a server. */
 export function encode(doc) {
   const data = { t: doc.triples };
   if (doc.plan) data.p = doc.plan;
@@ -142,7 +142,7 @@ export function encode(doc) {
   return `#r=${btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
 }
 
-/** The document of an address's part; null if it holds none that can be read. */
+/** The document of an address fragment; null if it has no valid one. */
 export function decode(hash) {
   const packed = hash.match(/^#r=([\w-]+)$/)?.[1];
   if (!packed) return null;
@@ -155,7 +155,7 @@ export function decode(hash) {
   }
 }
 
-/** `doc` if it is a document, else null. Storage and links may hold anything. */
+/** `doc` if it is a valid document, else null: storage and links are untrusted. */
 function checked(doc) {
   const { triples, plan = null, level = null, pins = NO_PINS } = doc ?? {};
   const isTriple = (triple) => Array.isArray(triple) && triple.length === 3 && triple.every((part) => typeof part === "string");

@@ -1,4 +1,4 @@
-// A text with its facts coloured and its mentions marked, and the strip of checks under it.
+// A text with coloured facts and marked mentions of values, and the strip of check results below it.
 
 import { colour, h, letter, percent, spoken } from "./dom.js";
 import { names } from "./plan.js";
@@ -6,29 +6,29 @@ import { names } from "./plan.js";
 /**
  * The nodes of a text. All offsets are in Unicode code points, as the endpoint counts.
  *
- * @param facts [{ start, end, group, facts, note }]: pieces of the text in order; `facts` are indices of triples.
- * @param check an answer of /v1/check, which has the mentions of values and what no triple supports.
- * @param all the names of the triples.
+ * @param facts [{ start, end, group, facts, note }]: segments of the text in order; `facts` are indices of triples.
+ * @param check an answer of /v1/check, for mentions of values and hallucinated words.
+ * @param predicates the name of each triple's predicate, as `names` returns them.
  * @param copied [[start, end]] of words that the model copied from the record.
- * @param point called with the indices of the facts under the pointer, or null.
+ * @param highlight called with the indices of the facts under the pointer, or null.
  */
-export function coloured({ text, facts, check = null, all = [], copied = [], point = () => {} }) {
+export function coloured({ text, facts, check = null, predicates = [], copied = [], highlight = () => {} }) {
   const characters = Array.from(text);
-  const mentions = (check?.values ?? []).filter((value) => value.start !== undefined).map((value) => ({ start: value.start, end: value.end, fact: all.indexOf(value.predicate) }));
-  const strange = (check?.invented ?? []).flatMap((word) => occurrences(characters, word)).concat((check?.invented_spans ?? []).map(([start, end]) => ({ start, end })));
+  const mentions = (check?.values ?? []).filter((value) => value.start !== undefined).map((value) => ({ start: value.start, end: value.end, fact: predicates.indexOf(value.predicate) }));
+  const unsupported = (check?.invented ?? []).flatMap((word) => occurrences(characters, word)).concat((check?.invented_spans ?? []).map(([start, end]) => ({ start, end })));
   const edges = new Set([0, characters.length]);
-  for (const { start, end } of [...facts, ...mentions, ...strange]) edges.add(start).add(end);
+  for (const { start, end } of [...facts, ...mentions, ...unsupported]) edges.add(start).add(end);
   for (const [start, end] of copied) edges.add(start).add(end);
-  for (const fact of facts) edges.add(trailing(characters, fact));
+  for (const fact of facts) edges.add(trimmedEnd(characters, fact));
   const cuts = [...edges].sort((a, b) => a - b);
   const piece = (start, end) => {
-    const said = characters.slice(start, end).join("");
+    const content = characters.slice(start, end).join("");
     const within = (span) => span.start <= start && end <= span.end;
-    const told = mentions.filter(within).map((span) => span.fact);
-    let node = said;
+    const mentioned = mentions.filter(within).map((span) => span.fact);
+    let node = content;
     if (copied.some((span) => span[0] <= start && end <= span[1])) node = h("span", { class: "copied" }, node);
-    if (told.length) node = h("b", { class: "mention", "data-facts": told.join(" "), on: hover(told, point) }, node);
-    if (strange.some(within)) node = h("span", { class: "foreign", title: "in no triple" }, node, h("span", { class: "hidden" }, " (in no triple)"));
+    if (mentioned.length) node = h("b", { class: "mention", "data-facts": mentioned.join(" "), on: hover(mentioned, highlight) }, node);
+    if (unsupported.some(within)) node = h("span", { class: "foreign", title: "not in the record" }, node, h("span", { class: "hidden" }, " (not in the record)"));
     return node;
   };
   const run = (from, to) => {
@@ -39,11 +39,11 @@ export function coloured({ text, facts, check = null, all = [], copied = [], poi
   let at = 0;
   for (const fact of facts) {
     if (fact.start > at) nodes.push(run(at, fact.start));
-    const trimmed = trailing(characters, fact);
+    const trimmed = trimmedEnd(characters, fact);
     if (fact.group < 0) nodes.push(h("span", { class: "fact none" }, run(fact.start, trimmed)));
     else {
       const label = h("sup", { class: "tag" }, letter(fact.group), fact.note ? h("span", { class: "flag" }, fact.note) : null);
-      nodes.push(h("span", { class: `fact ${colour(fact.group)}${fact.fallback ? " fallback" : ""}`, "data-facts": fact.facts.join(" "), on: hover(fact.facts, point) }, run(fact.start, trimmed), label));
+      nodes.push(h("span", { class: `fact ${colour(fact.group)}${fact.fallback ? " fallback" : ""}`, "data-facts": fact.facts.join(" "), on: hover(fact.facts, highlight) }, run(fact.start, trimmed), label));
     }
     nodes.push(characters.slice(trimmed, fact.end).join(""));
     at = fact.end;
@@ -52,16 +52,16 @@ export function coloured({ text, facts, check = null, all = [], copied = [], poi
   return nodes;
 }
 
-const hover = (facts, point) => ({
+const hover = (facts, highlight) => ({
   pointerover: (event) => {
     event.stopPropagation();
-    point(facts);
+    highlight(facts);
   },
-  pointerout: () => point(null),
+  pointerout: () => highlight(null),
 });
 
-/** Where a fact ends without the spaces behind it. */
-function trailing(characters, fact) {
+/** The end of a fact without trailing whitespace. */
+function trimmedEnd(characters, fact) {
   let end = fact.end;
   while (end > fact.start && !characters[end - 1].trim()) end--;
   return end;
@@ -79,9 +79,9 @@ function occurrences(characters, word) {
 }
 
 /** The facts of an answer of /v1/generate, for `coloured`. */
-export function factsOf(text, groups, all) {
+export function factsOf(text, groups, predicates) {
   return text.facts.map((fact) => {
-    const indices = fact.predicates.map((name) => all.indexOf(name));
+    const indices = fact.predicates.map((name) => predicates.indexOf(name));
     const group = groups.findIndex((members) => members.includes(indices[0]));
     return { ...fact, facts: indices, group, note: fact.fallback ? "fallback" : null };
   });
@@ -90,21 +90,21 @@ export function factsOf(text, groups, all) {
 // --- the strip ---------------------------------------------------------------------------------------------------------
 
 const KINDS = {
-  whole: ["\u2713", "whole", "values that the text says completely"],
+  whole: ["\u2713", "whole", "values that the text contains completely"],
   part: ["\u25d0", "in part", "values of which only some words occur"],
-  missing: ["\u2715", "missing", "values that the text does not say"],
-  invented: ["!", "invented", "numbers, names and values that no triple has"],
-  wording: ["\u21c4", "under another predicate's wording", "correct values in the wording of another predicate"],
+  missing: ["\u2715", "missing", "values that are not in the text"],
+  invented: ["!", "invented", "numbers, names and values that are not in the record"],
+  wording: ["\u21c4", "in another predicate's wording", "values of the record in the wording of another predicate"],
   unnamed: ["\u2022", "subjects not named", "subjects that the text never names"],
   repeated: ["\u21bb", "repeated", "words that occur twice in a row"],
   unknown: ["?", "unknown predicates", "predicates that are not in the training data, written as separate clauses"],
   contradicted: ["\u2260", "contradicted", "triples that the text contradicts, according to the critic"],
-  fallback: ["\u25a4", "fallback sentences", "facts for which the model found no words without faults: a sentence of the training texts or a plain clause"],
+  fallback: ["\u25a4", "fallback sentences", "facts for which the search found no text without faults, replaced by a training sentence or a plain clause"],
 };
 
-/** What the checks found, by kind: predicates, words or subjects. */
+/** The results of the strict check by kind: predicates, words or subjects. */
 function findings(triples, check, text, known) {
-  const all = names(triples);
+  const predicates = names(triples);
   const how = (kind) => check.values.filter((value) => value.how === kind).map((value) => spoken(value.predicate));
   const fallbacks = (text?.facts ?? []).filter((fact) => fact.fallback).flatMap((fact) => fact.predicates.map(spoken));
   return {
@@ -115,12 +115,12 @@ function findings(triples, check, text, known) {
     wording: [...check.swapped.map((pair) => pair.map(spoken).join(" and ")), ...check.misplaced.map((triple) => spoken(triple[1]))],
     unnamed: check.unnamed,
     repeated: check.repeated,
-    unknown: known ? all.filter((_, i) => !known.has(triples[i][1].trim())).map(spoken) : [],
+    unknown: known ? predicates.filter((_, i) => !known.has(triples[i][1].trim())).map(spoken) : [],
     fallback: fallbacks,
   };
 }
 
-/** A verdict, then what the check by words found, each with a sign and words; then what the critic says, if there is one. */
+/** Nodes: the verdict, the results of the strict check, each with sign and label, and the critic's results, if any. */
 export function strip(check, triples, text, known) {
   const byKind = findings(triples, check, text, known);
   const { whole, unknown, fallback, ...faults } = byKind;

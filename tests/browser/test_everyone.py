@@ -34,7 +34,7 @@ def own_plan(studio: Studio) -> None:
     studio.press("m")
     studio.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
     studio.ready()
-    studio.tab("Compare").get_by_role("button", name="Hold").click()
+    studio.tab("Compare").get_by_role("button", name="Save this plan").click()
     studio.click("Merge group A with B")
 
 

@@ -34,9 +34,9 @@ def test_best_and_sampled_texts_are_shown_and_their_plans_taken(studio: Studio) 
     panel.get_by_role("button", name="Sampled").click()
     panel.get_by_role("button", name="Sample again").wait_for()
     first = cards.all_inner_texts()
-    assert len(first) >= 2 and "Plans drawn" in panel.inner_text()
+    assert len(first) >= 2 and "Texts of plans sampled" in panel.inner_text()
     panel.get_by_role("button", name="Sample again").click()
-    panel.locator("p", has_text="Plans drawn").wait_for()
+    panel.locator("p", has_text="Texts of plans sampled").wait_for()
     label = cards.last.get_by_role("button").get_attribute("aria-label")
     cards.last.get_by_role("button").click()
     studio.ready()
@@ -52,7 +52,7 @@ def test_any_text_is_aligned_checked_and_its_plan_taken(studio: Studio) -> None:
     panel.locator(".verdict.good").wait_for()
     ids = "(nodes) => nodes.map((node) => node.dataset.facts).join(' ')"
     groups = [fact.get_attribute("data-facts") for fact in panel.locator(".text .fact").all()]
-    panel.get_by_role("button", name="Write by this text's plan").click()
+    panel.get_by_role("button", name="Use this text's plan").click()
     studio.ready()
     rows = studio.page.locator("#board .group").all()
     assert [row.locator(".chip").evaluate_all(ids) for row in rows] == groups
@@ -61,13 +61,13 @@ def test_any_text_is_aligned_checked_and_its_plan_taken(studio: Studio) -> None:
 def test_two_plans_are_compared_with_their_differences(studio: Studio) -> None:
     panel = studio.tab("Compare")
     assert "model" not in panel.inner_text(), "there is one model"
-    panel.get_by_role("button", name="Hold this plan and text").click()
+    panel.get_by_role("button", name="Save this plan and text").click()
     held = studio.text
     studio.click("Merge group A with B")
     sides = panel.locator(".sides .card .text")
     assert sides.nth(0).inner_text() == held and sides.nth(1).inner_text() == studio.text
     assert panel.locator("del").count() and panel.locator("ins").count()
-    panel.get_by_role("button", name="Let go").click()
+    panel.get_by_role("button", name="Discard").click()
     assert panel.locator(".sides").count() == 0
 
 
@@ -81,10 +81,10 @@ def test_two_models_write_by_the_same_plan_side_by_side(visit: Any, two_models: 
     plans = [side.locator(".box").all_inner_texts() for side in sides.all()]
     assert plans[0] == plans[1] and len(plans[0]) == studio.plan.count("[")
     studio.click("Merge group A with B")
-    panel.get_by_text("Both models write").wait_for(state="detached")
+    panel.get_by_text("Both models are writing").wait_for(state="detached")
     assert sides.nth(0).locator(".text").inner_text() == studio.text
-    panel.get_by_role("button", name="Each by its own").click()
-    panel.get_by_text("Both models write").wait_for(state="detached")
+    panel.get_by_role("button", name="Each model's own plan").click()
+    panel.get_by_text("Both models are writing").wait_for(state="detached")
     names = panel.locator("h3 bdi").all_inner_texts()
     assert names[0].startswith("elements") and names[1].startswith("other") and names[0] != names[1]
 
@@ -124,14 +124,14 @@ def test_the_verdicts_of_a_critic_are_shown(studio: Studio) -> None:
 
 def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, tmp_path: Path) -> None:
     panel = studio.tab("Corrections")
-    area = studio.page.get_by_label("The text as it should be")
+    area = studio.page.get_by_label("Corrected text")
     assert area.input_value() == studio.text
     for text in ("Hydrogen is a gaseous nonmetal.", 'A "second" <text>.'):
         area.fill(text)
-        panel.get_by_role("button", name="Keep it").click()
+        panel.get_by_role("button", name="Save correction").click()
     studio.click("Next record")
     area.fill("Of another record.")
-    panel.get_by_role("button", name="Keep it").click()
+    panel.get_by_role("button", name="Save correction").click()
     studio.page.reload()
     studio.ready()
     studio.tab("Corrections")
@@ -141,7 +141,7 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
     records = load_records(tmp_path / "corrections.jsonl")
     texts = [[reference.text for reference in record.references] for record in records]
     assert texts == [["Hydrogen is a gaseous nonmetal.", 'A "second" <text>.'], ["Of another record."]]
-    panel.get_by_role("button", name="Remove kept text 1").click()
+    panel.get_by_role("button", name="Remove saved text 1").click()
     assert panel.locator("#keptlist .card").count() == 2
     studio.page.goto("about:blank")
     studio.page.goto(studio.url)  # a link takes no kept text away

@@ -94,7 +94,7 @@ def test_a_chip_is_moved_by_keyboard_alone(hydrogen: Studio) -> None:
     hydrogen.press("ArrowUp")
     hydrogen.said("Group B, with discovery year")
     hydrogen.press("ArrowUp")
-    hydrogen.said("Alone, as group B of 3")
+    hydrogen.said("New group B of 3")
     assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"  # until it is put down
     hydrogen.press("ArrowUp", "Enter")
     hydrogen.said("Moved melting point to group A")
@@ -102,7 +102,7 @@ def test_a_chip_is_moved_by_keyboard_alone(hydrogen: Studio) -> None:
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
     assert hydrogen.focused == "chip-2"
     hydrogen.press("Enter", "ArrowDown", "Escape")
-    hydrogen.said("Left where it was")
+    hydrogen.said("Move cancelled")
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
     hydrogen.press("ArrowLeft", "ArrowLeft", "Enter")
     hydrogen.said("Picked up group A")
@@ -148,7 +148,7 @@ def test_aggregation_is_a_slider(studio: Studio) -> None:
     studio.page.locator("#level").focus()
     studio.press("ArrowLeft", "ArrowLeft")
     studio.ready()
-    assert studio.plan.count("[") == 4 and "each fact alone" in studio.page.locator("#tools").inner_text()
+    assert studio.plan.count("[") == 4 and "one fact per group" in studio.page.locator("#tools").inner_text()
     assert studio.focused == "level"
 
 
@@ -177,7 +177,7 @@ def test_the_plan_is_typed_as_text(hydrogen: Studio) -> None:
         ("[meltingPoint category]", "omits discoveryYear"),
         ("[meltingPoint category] [discoveryyear]", "did you mean discoveryYear?"),
         ("[meltingPoint] meltingPoint", "Column 16"),
-        ("[meltingPoint [category]", "close the group before"),
+        ("[meltingPoint [category]", "close the previous group"),
     ]:
         field.fill(typed)
         assert problem in error.inner_text()

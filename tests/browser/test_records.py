@@ -40,13 +40,13 @@ def test_records_are_pasted_as_csv_json_or_lines(studio: Studio, pasted: str) ->
 @pytest.mark.parametrize(
     ("pasted", "problem"),
     [
-        ("", "nothing to read"),
+        ("", "There are no records"),
         ('{"triples": [["a", "b"]]}', "fact 1"),
         ('{"triples": ', "not JSON"),
         ('{"id": 1}\n{"id": ', "Line 2"),
         ("only one line", "neither JSON nor a table"),
         ("a,b\n1,2,3", "Row 2"),
-        ('a,b\n"1,2', "never closed"),
+        ('a,b\n"1,2', "is not closed"),
     ],
 )
 def test_the_error_for_an_unreadable_record_says_where(studio: Studio, pasted: str, problem: str) -> None:
@@ -132,7 +132,7 @@ def test_a_text_above_the_limit_is_kept_and_the_page_names_the_limit(studio: Stu
     studio.tab("Check any text")
     area, check = studio.page.locator("#anytext"), studio.page.locator("#check")
     area.fill("Hydrogen is a gas. " * 526 + "x" * 6)
-    assert "10,000 characters: this endpoint takes at most 2,000" in studio.page.locator("#anycount").inner_text()
+    assert "10,000 characters: at most 2,000 are allowed" in studio.page.locator("#anycount").inner_text()
     assert check.is_disabled()
     studio.tab("Share")
     studio.tab("Check any text")

@@ -59,7 +59,7 @@ def models(body: bytes) -> set[str]:
 
 
 def card(served: Endpoint) -> tuple[str, str]:
-    """The served model; an ingress that started during a rollout may cache the old one for CARD_SECONDS."""
+    """The served model; an ingress that started during a rollout may cache the old one for CARD_CACHE_SECONDS."""
     model = httpx.get(f"{served.url}/v1/model", timeout=60).json()
     return model["address"], model["fingerprint"]
 

@@ -67,10 +67,10 @@ def test_secrets_stay_in_private_files(env: dict[str, str], folder: Path, monkey
     ("arguments", "changes", "message"),
     [
         ([], {}, "--allowed-hosts is missing"),
-        (["--allowed-hosts", "*"], {}, "would let any web page in"),
-        (["--allowed-hosts=localhost,*"], {}, "would let any web page in"),
-        (["--allowed-hosts", "localhost:*, *"], {}, "would let any web page in"),  # MLflow removes the blank
-        (["--allowed-hosts", "*:5000"], {}, "would let any web page in"),
+        (["--allowed-hosts", "*"], {}, "would admit any web page"),
+        (["--allowed-hosts=localhost,*"], {}, "would admit any web page"),
+        (["--allowed-hosts", "localhost:*, *"], {}, "would admit any web page"),  # MLflow removes the blank
+        (["--allowed-hosts", "*:5000"], {}, "would admit any web page"),
         ([*HOSTS, "--workers", "4"], {}, "--workers is fixed here"),
         ([*HOSTS, "--disable-security-middleware"], {}, "--disable-security-middleware is fixed here"),
         (HOSTS, {"MLFLOW_BACKEND_STORE_URI": ""}, "MLFLOW_BACKEND_STORE_URI is not set"),

@@ -9,7 +9,7 @@ from typing import Any
 from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan
-from serve.engine import Answered, Failure, Job, ModelCard, Text
+from serve.engine import Failure, Job, ModelCard, Result, Text
 
 
 def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
@@ -52,7 +52,7 @@ class StubEngine:
             raise self.error
 
     def _answered(self, name: str, value: Any) -> Any:
-        return self.failures.get(name) or Answered(value, self.models.get(name, self.served.fingerprint))
+        return self.failures.get(name) or Result(value, self.models.get(name, self.served.fingerprint))
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Any]:
         await self._called(jobs, seconds)

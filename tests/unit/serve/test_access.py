@@ -88,7 +88,7 @@ def test_listening_beyond_loopback_requires_keys(file: Path, key: str, host: str
         with pytest.raises(ConfigError, match="agggen serve-key"):
             ring(None)
     file.write_text("# none yet\n")
-    with pytest.raises(ConfigError, match="holds no key"):
+    with pytest.raises(ConfigError, match="has no key"):
         ring(file)
 
 

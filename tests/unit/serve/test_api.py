@@ -74,7 +74,7 @@ def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
     [
         ({"id": "4", "subject": "Silicon", "predicate": "symbol", "object": "Si"}, "is one triple, not a record"),
         # Flattening repeats the outer key for each inner value: 60,000 values below a long key would fill the memory.
-        ({"x" * 100_000: {str(number): "1" for number in range(1000)}}, "at most 16000 as a row"),
+        ({"x" * 100_000: {str(number): "1" for number in range(1000)}}, "without `triples`, at most 16000"),
     ],
     ids=["triple", "size"],
 )

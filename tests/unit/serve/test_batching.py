@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen_platform.serving.config import BatchConfig
-from serve.batching import Batcher, Measure
+from serve.batching import Batcher, Traits
 from serve.engine import Failure
-from serve.meters import Meters
+from serve.meters import Metrics
 from tests.unit.serve.http_calls import LONG, asynchronous, until
 
 
@@ -24,10 +24,10 @@ class Doubling(Batcher[int, int]):
     """Doubles numbers in batches of at most 8, which do not wait to fill, and records its batches."""
 
     def __init__(
-        self, measure: Callable[[int], Measure] = lambda item: Measure(), meters: Meters | None = None, **config: float
+        self, traits: Callable[[int], Traits] = lambda item: Traits(), meters: Metrics | None = None, **config: float
     ) -> None:
         settings: dict[str, Any] = {"records": 8, "wait_ms": 0} | config
-        super().__init__(self.double, BatchConfig(**settings), measure, meters)
+        super().__init__(self.double, BatchConfig(**settings), traits, meters)
         self.batches: list[list[int]] = []
         self.works: list[str] = []
         self.threads: set[int] = set()
@@ -145,27 +145,27 @@ async def test_missing_answers_of_a_batch_are_failures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measure", "calls", "batches"),
+    ("traits", "calls", "batches"),
     [
-        (lambda item: Measure("odd" if item % 2 else "even"), [[1, 2, 3], [4, 5, 6]], [[1, 5, 3], [2, 4, 6]]),
-        (lambda item: Measure(key=item % 2), [[1, 2, 3], [4, 5, 6]], [[1, 5, 3], [2, 4, 6]]),
-        (lambda item: Measure(alone=item < 5), [[1, 2], [3, 4], [5], [6]], [[1, 2], [3, 4], [5, 6]]),
+        (lambda item: Traits("odd" if item % 2 else "even"), [[1, 2, 3], [4, 5, 6]], [[1, 5, 3], [2, 4, 6]]),
+        (lambda item: Traits(key=item % 2), [[1, 2, 3], [4, 5, 6]], [[1, 5, 3], [2, 4, 6]]),
+        (lambda item: Traits(alone=item < 5), [[1, 2], [3, 4], [5], [6]], [[1, 2], [3, 4], [5, 6]]),
     ],
     ids=["work", "key", "alone"],
 )
 @asynchronous
 async def test_items_share_a_batch_according_to_their_measures(
-    measure: Callable[[int], Measure], calls: list[list[int]], batches: list[list[int]]
+    traits: Callable[[int], Traits], calls: list[list[int]], batches: list[list[int]]
 ) -> None:
-    batcher = Doubling(measure)
+    batcher = Doubling(traits)
     await asyncio.gather(*(batcher.call(*items) for items in calls))
     assert batcher.batches == batches
-    assert batcher.works == [measure(batch[0]).work for batch in batches]
+    assert batcher.works == [traits(batch[0]).work for batch in batches]
 
 
 @asynchronous
 async def test_a_batch_has_the_oldest_item_and_those_nearest_in_length() -> None:
-    batcher = Doubling(lambda item: Measure(length=item), records=3)
+    batcher = Doubling(lambda item: Traits(length=item), records=3)
     calls = [await batcher.held(100)]
     for items in ([200], [10, 11, 12], [210], [9], [190]):
         calls.append(batcher.call(*items))
@@ -177,7 +177,7 @@ async def test_a_batch_has_the_oldest_item_and_those_nearest_in_length() -> None
 
 @asynchronous
 async def test_the_shares_of_the_items_of_a_batch_sum_to_at_most_one() -> None:
-    batcher = Doubling(lambda item: Measure(share=item / 10), wait_ms=60_000)
+    batcher = Doubling(lambda item: Traits(share=item / 10), wait_ms=60_000)
     await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # a full batch does not wait
     assert batcher.batches == [[2, 3, 5], [4, 6], [25], [7, 3]]
 
@@ -197,7 +197,7 @@ async def test_a_large_call_does_not_delay_a_small_one() -> None:
 def test_the_meters_get_the_queue_and_each_batch() -> None:
     observed: list[Any] = []
 
-    class Observed(Meters):
+    class Observed(Metrics):
         def queue(self, waiting: int) -> None:
             observed.append(waiting)
 
@@ -205,7 +205,7 @@ def test_the_meters_get_the_queue_and_each_batch() -> None:
             assert 0 <= waited <= LONG and 0 <= worked <= LONG
             observed.append((work, records))
 
-    batcher = Doubling(lambda item: Measure("double"), Observed(), records=2)
+    batcher = Doubling(lambda item: Traits("double"), Observed(), records=2)
     assert asyncio.run(batcher.submit([1, 2, 3], LONG)) == [2, 4, 6]
     assert observed == [1, ("double", 2), 0, ("double", 1)]
 
@@ -247,7 +247,7 @@ def test_every_item_gets_exactly_one_answer(calls: list[Call], records: int, que
         done.extend(items)
         return [2 * value for _, value in items]
 
-    batcher = Batcher(work, BatchConfig(records, wait_ms, queue), lambda item: Measure(length=abs(item[1]) + 1))
+    batcher = Batcher(work, BatchConfig(records, wait_ms, queue), lambda item: Traits(length=abs(item[1]) + 1))
     numbered = iter(range(1000))
 
     async def caller(call: Call) -> None:

@@ -17,10 +17,10 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import BatchConfig, ReplicaConfig, ServeConfig
-from serve.engine import Answered, ByModel, Failure, Job, Text
+from serve.engine import Failure, Job, ReplicaAnswers, Result, Text
 from serve.errors import Problem
 from serve.handles import HandleEngine
-from serve.scaling import RECORDS, Generators, by_records
+from serve.scaling import RECORDS, GeneratorState, by_records
 from tests.unit.serve.http_calls import LONG, asynchronous
 
 DIED = exceptions.ActorDiedError()
@@ -70,17 +70,17 @@ class Replicas:
         return SimpleNamespace(remote=remote)
 
 
-def plans(jobs: Sequence[Job], *_: Any) -> ByModel[Any]:
+def plans(jobs: Sequence[Job], *_: Any) -> ReplicaAnswers[Any]:
     """Plans all jobs but those called "bad"."""
     bad = Failure("plan", "no such predicate", "plan")
-    return ByModel([bad if job.record.id == "bad" else CANDIDATES for job in jobs], "ab12")
+    return ReplicaAnswers([bad if job.record.id == "bad" else CANDIDATES for job in jobs], "ab12")
 
 
 def texts(jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float) -> Any:
     assert fingerprint == "ab12" and list(candidates) == [CANDIDATES] * len(jobs) and 0 < seconds <= LONG
     plan = Plan((("symbol",),))
     written = [Generation(job.record.id, f"{job.record.id}.", plan, 0.0, "exact", -1.0, -1.0, ()) for job in jobs]
-    return ByModel([[text] for text in written], "cd34")
+    return ReplicaAnswers([[text] for text in written], "cd34")
 
 
 async def forever(*_: Any) -> Any:
@@ -186,11 +186,11 @@ async def test_cancelling_a_call_cancels_its_requests() -> None:
 @asynchronous
 async def test_plans_go_to_planners_and_alignments_to_generators() -> None:
     aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
-    planner = Replicas(DIED, lambda jobs, k, seconds: ByModel([[k]] * len(jobs), "ab12"))
-    generator = Replicas(UNAVAILABLE, lambda texts, seconds: ByModel([aligned] * len(texts), "cd34"))
+    planner = Replicas(DIED, lambda jobs, k, seconds: ReplicaAnswers([[k]] * len(jobs), "ab12"))
+    generator = Replicas(UNAVAILABLE, lambda texts, seconds: ReplicaAnswers([aligned] * len(texts), "cd34"))
     engine = HandleEngine(planner, generator, config(2))
-    assert await engine.plan(jobs("a"), 7, LONG) == [Answered([7], "ab12")]
-    assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Answered(aligned, "cd34")] * 3
+    assert await engine.plan(jobs("a"), 7, LONG) == [Result([7], "ab12")]
+    assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Result(aligned, "cd34")] * 3
     assert [call.method for call in planner.calls + generator.calls] == ["plan"] * 2 + ["align"] * 3
 
 
@@ -207,7 +207,7 @@ async def test_a_card_without_a_planner_is_an_error() -> None:
 async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scaled_to_zero() -> None:
     """A call would wake a generator that was scaled to zero, so none is made."""
     card, generator = object(), Replicas()
-    present = [Generators(0, False), Generators(0, True), Generators(0, False)]
+    present = [GeneratorState(0, False), GeneratorState(0, True), GeneratorState(0, False)]
     engine = HandleEngine(Replicas(lambda: card), generator, config(), lambda: present.pop(0))
     with pytest.raises(Problem, match="no generator is ready"):  # the first is loading
         await engine.ready(5)
@@ -218,7 +218,7 @@ async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scal
 
 @pytest.mark.parametrize(("running", "records"), [(0, 100), (1, 100), (2, 200), (3, 250), (5, 250)])
 def test_records_at_once_suffice_for_twice_the_generators_up_to_the_maximum(running: int, records: int) -> None:
-    engine = HandleEngine(Replicas(), Replicas(), config(), lambda: Generators(running, True))
+    engine = HandleEngine(Replicas(), Replicas(), config(), lambda: GeneratorState(running, True))
     assert asyncio.run(engine.records_at_once()) == records
 
 

@@ -125,7 +125,7 @@ def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
             now[0] += 1.1
             assert ring.name_of(alice) == "alice"
     (message,) = [record.getMessage() for record in caplog.records]
-    assert "last good keys" in message and "agk_secret" not in message
+    assert "last valid keys" in message and "agk_secret" not in message
     file.unlink(missing_ok=True)
     bob = issue(file, "bob").encode()
     now[0] += 1.1

@@ -25,7 +25,7 @@ from agggen_platform.serving.config import LogConfig
 from serve.api import api
 from serve.engine import Failure
 from serve.errors import Problem
-from serve.meters import Meters
+from serve.meters import Metrics
 from serve.observe import RequestContext, current_request, log_as_replica, set_up_logging
 from tests.unit.serve.http_calls import CONFIG, NDJSON, Ask, Server, asynchronous, part, records, scope
 from tests.unit.serve.stub_engine import StubEngine
@@ -33,7 +33,7 @@ from tests.unit.serve.stub_engine import StubEngine
 PATHS = ["/v1/generate"]
 
 
-class RecordingMeters(Meters):
+class RecordingMeters(Metrics):
     """Records the calls of `request`."""
 
     def __init__(self) -> None:

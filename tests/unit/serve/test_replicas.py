@@ -256,7 +256,7 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     run(planner.check_health())
     answers = run(planner.candidates([Job(record) for record in RECORDS], LONG)).answers
     assert {answer.code for answer in answers if isinstance(answer, Failure)} == {"internal"}
-    with pytest.raises(RuntimeError, match=r"5 records in a row failed, and so does a test: .*the device is gone"):
+    with pytest.raises(RuntimeError, match=r"5 consecutive records failed, .* the self-test: .*the device is gone"):
         run(planner.check_health())
     broken[0] = False
     run(planner.check_health())
@@ -266,7 +266,7 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
 
 def test_a_missing_gpu_is_an_error(serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(BundleError, match="1 GPUs were asked for, but torch sees none here"):
+    with pytest.raises(BundleError, match="1 GPUs are configured, but torch finds none"):
         GeneratorReplica(replace(serve_config, generator=replace(serve_config.generator, gpus=1.0)))
 
 

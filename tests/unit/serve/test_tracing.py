@@ -116,7 +116,7 @@ def test_an_unreachable_mlflow_loses_spans_and_no_request(
     answer = Ask(api(engine, serve_config, traces=traces))("/v1/plan", json={"records": records("a")})
     traces.flush()
     assert (answer.status_code, exporter.lost) == (200, 3)
-    assert "MLflow did not take 3 spans (Failed to establish a new connection" in caplog.text
+    assert "MLflow did not accept 3 spans (Failed to establish a new connection" in caplog.text
     assert "hunter2" not in caplog.text
 
 
