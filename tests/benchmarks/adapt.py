@@ -4,11 +4,10 @@
 
 A base model is trained on WebNLG 2017 without one category (`--base` training records, spread over the split). For each
 number of texts, the base is adapted to shuffled records of the category (`agggen.adapt`, with replay), and another
-model is trained on them only (`agggen.train`, preset `auto`); development records are a 25th of the texts (2 at least).
-All models generate texts of the category's development records, unconstrained (`verify=off`) and by default; adapted
-models also of the base's own development records (every `--every`-th), which shows what they have forgotten. The base's
-check is applied to all texts. Models and results are saved in FOLDER, so that the same command continues. The last line
-is JSON.
+model is trained on them only (`agggen.train`, preset `auto`), with one development record per 25 texts (at least 2).
+All models generate the category's development records, unconstrained (`verify=off`) and with default settings. Adapted
+models also generate every n-th (`--every`) development record of the base, which measures forgetting. The base's
+checker checks all texts. Models and results are saved in FOLDER, so the same command resumes. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Points = dict[str, dict[str, float]]
 SEED = 1
 
 
-def parts(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
+def without_and_with(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
     """WebNLG without the category, with `limit` training records, and the category's records."""
     splits = agggen.load_dataset("webnlg", splits=("train", "dev")).splits.items()
     old = {split: [record for record in records if record.category != category] for split, records in splits}
@@ -45,30 +44,30 @@ def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
     chosen, texts = [], 0
     for record in random.Random(SEED).sample(data.train, len(data.train)):
         if texts < count:
-            kept = record.references[: count - texts]
-            chosen.append(agggen.Record(record.id, record.triples, kept, record.category))
-            texts += len(kept)
+            references = record.references[: count - texts]
+            chosen.append(agggen.Record(record.id, record.triples, references, record.category))
+            texts += len(references)
     dev = data.dev[: max(count // 25, 2)]
     return agggen.Dataset(f"{data.name}, {count} texts", {"train": chosen, "dev": dev})
 
 
 def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Checker) -> dict[str, float]:
     result: dict[str, float] = {}
-    for way, config in (("free", model.settings(verify="off")), ("default", model.settings())):
+    for mode, config in (("free", model.settings(verify="off")), ("default", model.settings())):
         written = write(model.generator, records, config)
         values = scores_of("webnlg", written.records, written.texts, checker)
-        result |= {f"{way} {name}": value for name, value in values.items()}
+        result |= {f"{mode} {name}": value for name, value in values.items()}
     return result
 
 
-def draw(points: Points, counts: Sequence[int], file: Path) -> None:
-    """Plots BLEU and the values said whole by number of texts, unconstrained."""
+def plot_points(points: Points, counts: Sequence[int], file: Path) -> None:
+    """Plots BLEU and the share of whole values of unconstrained texts over the number of texts."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(1, 2, figsize=(8, 3))
     for axis, name in zip(axes, ("free bleu", "free values_whole"), strict=True):
-        for way in ("adapted", "from scratch"):
-            axis.plot(counts, [points[f"{way}, {count}"][name] for count in counts], "o-", label=way)
+        for training in ("adapted", "from scratch"):
+            axis.plot(counts, [points[f"{training}, {count}"][name] for count in counts], "o-", label=training)
         axis.set(xscale="log", xlabel="texts", ylabel=name)
     axes[0].legend()
     plt.savefig(file, bbox_inches="tight")
@@ -83,31 +82,31 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=10, help="of the base's own development records")
     parser.add_argument("--plot", type=Path, metavar="FILE")
     options = parser.parse_args()
-    old, new = parts(options.hold_out, options.base)
+    old, new = without_and_with(options.hold_out, options.base)
     baseline, joint = {"epochs": 8}, {"epochs": 3}
     base = agggen.train(old, "small", options.folder / "base", training={"baseline": baseline, "joint": joint})
     file = options.folder / "points.json"
     points: Points = json.loads(file.read_text()) if file.exists() else {}
 
-    def point(name: str, train: Callable[[], agggen.Model], with_old: bool) -> None:
+    def measure_point(name: str, train: Callable[[], agggen.Model], score_old_domain: bool) -> None:
         if name not in points:
             began = time.process_time()
             model = train()
             values = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
-            if with_old:
+            if score_old_domain:
                 old_values = scores(model, old.dev[:: options.every], base.generator.checker)
                 values |= {f"old, {key}": value for key, value in old_values.items()}
             points[name] = values
             file.write_text(json.dumps(points))
         print(f"{name}: {rounded(points[name])}", flush=True)
 
-    point("base", lambda: base, True)
+    measure_point("base", lambda: base, True)
     for count in options.texts:
         data, folder = first_texts(new, count), options.folder / str(count)
-        point(f"adapted, {count}", partial(agggen.adapt, base, data, folder / "adapted", replay=old), True)
-        point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
+        measure_point(f"adapted, {count}", partial(agggen.adapt, base, data, folder / "adapted", replay=old), True)
+        measure_point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
     if options.plot:
-        draw(points, options.texts, options.plot)
+        plot_points(points, options.texts, options.plot)
     summary = {"benchmark": "adapt", "seed": SEED, "hold_out": options.hold_out, "base_records": len(old.train)}
     print(json.dumps(summary | {"dev_records": len(new.dev), "points": rounded(points)}))
 
