@@ -22,7 +22,17 @@ from agggen.records import Record
 from agggen_platform.job_config import JobConfig
 from agggen_platform.sweep.config import SweepConfig
 from tests.command import command
-from tests.documents import GROUP, READMES, REPO, Block, agggen_words, blocks, commands_of, configured, leaf
+from tests.documents import (
+    GROUP,
+    READMES,
+    REPO,
+    Block,
+    agggen_arguments,
+    blocks,
+    commands_of,
+    find_subcommand,
+    loaded_config,
+)
 from tests.unit.cli_write.examples import json_lines
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -93,15 +103,15 @@ def check_command(words: list[str], folder: Path, whole: bool) -> None:
     if program == "make":
         targets = re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.M)
         assert words[1] in targets, f"the Makefile has no {words[1]}"
-    arguments = agggen_words(words)
+    arguments = agggen_arguments(words)
     if arguments is None:
         if program in ("python", "python3"):
             check_script(words, folder)
         return
-    name, parser, rest = leaf(arguments)
+    name, parser, rest = find_subcommand(arguments)
     if whole:
         with parser.make_context(name, rest) as context:
-            configured(name, context.params)
+            loaded_config(name, context.params)
     elif name and not hasattr(parser, "commands"):
         options = {option for parameter in parser.params for option in (*parameter.opts, *parameter.secondary_opts)}
         used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler
 
 from agggen_platform.doctor.findings import Finding
-from tests.file_server import answering
+from tests.file_server import http_server
 
 Answer = tuple[int, str]
 
@@ -19,7 +19,7 @@ def stub_server(
         status, text = answers.get(request.path.partition("?")[0], otherwise)
         return status, text.encode()
 
-    return answering(answer)
+    return http_server(answer)
 
 
 def levels(findings: Iterable[Finding]) -> dict[str, str]:

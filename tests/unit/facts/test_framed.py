@@ -9,7 +9,7 @@ import pytest
 from agggen.errors import AggGenError
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, Words
-from tests.sent import sent
+from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import sentence
 
 DESCRIBED = (
@@ -75,4 +75,6 @@ def test_a_source_that_returns_too_few_results_is_refused(monkeypatch: pytest.Mo
 def test_fingerprints_depend_on_source_and_level() -> None:
     segmenters = [FrameSegmenter(Source(name), level) for name in ("a", "b") for level in ("paper", "full")]
     assert len({segmenter.fingerprint for segmenter in segmenters}) == 4
-    assert FrameSegmenter(Source("a")).fingerprint == segmenters[1].fingerprint == sent(segmenters[1]).fingerprint
+    assert (
+        FrameSegmenter(Source("a")).fingerprint == segmenters[1].fingerprint == pickle_copy(segmenters[1]).fingerprint
+    )

@@ -7,7 +7,7 @@ from functools import cache
 
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
 from agggen.facts.tagger.store import RoleTagger, load_tagger
-from tests.sent import sent
+from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import check_bio, joined
 
 ADDRESS = re.compile(r".@|@.|://|www\.|\w\.(?:com|net|org|edu|gov)(?!\w)", re.IGNORECASE)
@@ -86,4 +86,4 @@ def test_tags_do_not_depend_on_batch_composition() -> None:
 def test_a_source_is_pickled_without_its_weights() -> None:
     source = EmbeddedFrames()
     source.frames([joined(ALAN)])
-    assert sent(source, at_most=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])
+    assert pickle_copy(source, max_bytes=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])

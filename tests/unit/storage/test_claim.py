@@ -12,7 +12,7 @@ import pytest
 from agggen_platform.storage.claim import ClaimedError, claim, heartbeat
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from tests.sent import sent
+from tests.pickling import pickle_copy
 from tests.unit.storage.conftest import files_of_at_most
 
 BEAT = 0.05
@@ -65,7 +65,7 @@ def test_a_second_holder_is_refused_independently_of_the_clock(
 
 def test_a_worker_is_refused_once_another_driver_took_over_from_its_own(tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path))) as held:
-        check_in_worker = sent(held)
+        check_in_worker = pickle_copy(held)
         check_in_worker()
     check_in_worker()  # no other job took over
     refused = pytest.raises(ClaimedError, match="it took over from this one")

@@ -13,8 +13,8 @@ from agggen.errors import ConfigError
 from agggen_platform.storage.errors import StorageError, explained
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
+from tests.pickling import pickle_copy
 from tests.s3_faults import FaultyS3
-from tests.sent import sent
 from tests.unit.storage.conftest import files_of_at_most
 
 WRONG_NAMES = ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\\b", "..\\x", "a\0b"]
@@ -81,7 +81,7 @@ def test_files_are_written_listed_read_and_deleted(store: str, request: pytest.F
         assert file.read() == b"34"
     folder.download("x", tmp_path / "copy")
     folder.upload("new", tmp_path / "copy")
-    assert sent(folder).read("new") == b"1234"
+    assert pickle_copy(folder).read("new") == b"1234"
     with pytest.raises(ZeroDivisionError), folder.new("new") as path:
         path.write_bytes(b"half")
         raise ZeroDivisionError

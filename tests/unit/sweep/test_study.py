@@ -90,15 +90,15 @@ def outcome(study: Study) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
-    study = opened(tmp_path_factory.mktemp("undisturbed"))
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    study = opened(tmp_path_factory.mktemp("uninterrupted"))
     Driver(study).run()
     return outcome(study)
 
 
 @pytest.mark.parametrize("every", [6, 7, 11, 40])
 def test_a_driver_that_is_killed_repeatedly_ends_with_the_same_study(
-    every: int, undisturbed: list[tuple[Any, ...]], tmp_path: Path
+    every: int, uninterrupted: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     processes, continued = 0, 0
     while (study := opened(tmp_path)).left:
@@ -114,17 +114,17 @@ def test_a_driver_that_is_killed_repeatedly_ends_with_the_same_study(
         continued += len(first)
     assert processes >= 2
     assert continued
-    assert outcome(study) == undisturbed
+    assert outcome(study) == uninterrupted
     assert study.next() is None
 
 
 def test_a_trial_interrupted_before_its_suggestion_gets_the_same_parameters(
-    undisturbed: list[tuple[Any, ...]], tmp_path: Path
+    uninterrupted: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     study = opened(tmp_path)
     study.optuna.ask()  # killed before a parameter is stored
     repeated = opened(tmp_path).next()
-    assert repeated == Suggestion(0, undisturbed[0][2])
+    assert repeated == Suggestion(0, uninterrupted[0][2])
 
 
 def test_a_trial_that_fell_behind_just_before_the_kill_is_not_continued(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_another_sweep_under_the_same_name_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, settings(seed=2))
 
 
-def test_another_seed_suggests_other_parameters(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
-    assert suggested(opened(tmp_path, settings(seed=2))).params != undisturbed[0][2]
+def test_another_seed_suggests_other_parameters(uninterrupted: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    assert suggested(opened(tmp_path, settings(seed=2))).params != uninterrupted[0][2]
 
 
 def test_the_value_of_a_trial_is_its_best_evaluation_of_the_metrics_stage(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import classify
-from tests.file_server import answering
+from tests.file_server import http_server
 from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import stub_server
 from tests.unit.tracking.conftest import run_of
@@ -107,7 +107,7 @@ class ArtifactStore:
 def store(runs: Path, request: pytest.FixtureRequest) -> Iterator[ArtifactStore]:
     """The artifact store of the experiment that is named after the test."""
     store = ArtifactStore()
-    with answering(store.answer) as address:
+    with http_server(store.answer) as address:
         mlflow_client(f"sqlite:///{runs}/mlflow.db").create_experiment(request.node.name, address)
         yield store
 
