@@ -55,13 +55,13 @@ def test_data_without_splits_are_divided_by_record_and_seed(tmp_path: Path) -> N
 
 
 def test_records_with_the_same_triples_stay_together() -> None:
-    twins = [
-        Record.of({"id": f"{number}{twin}", "triples": [["s", "p", str(number)]], "references": ["t"]})
+    duplicates = [
+        Record.of({"id": f"{number}{suffix}", "triples": [["s", "p", str(number)]], "references": ["t"]})
         for number in range(9)
-        for twin in "ab"
+        for suffix in "ab"
     ]
     for seed in range(5):
-        for records in divide(twins, seed).values():
+        for records in divide(duplicates, seed).values():
             assert {record.id[0] + "a" for record in records} <= {record.id for record in records}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agggen.model.batch import Example
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
 from agggen.training.schedules import ScheduleName, schedule
-from tests.unit.model.enumeration import kept_sets, members, random_example
+from tests.unit.model.enumeration import members, random_example, unpruned_sets
 
 
 @st.composite
@@ -33,13 +33,15 @@ def corpora(draw: st.DrawFn) -> list[Example]:
     return examples
 
 
-def cost_twin(example: Example, max_group_size: int, most_broken: int) -> int:
+def enumerated_cost(example: Example, max_group_size: int, most_broken: int) -> int:
     """`joint_costs` of an example, by enumeration."""
     total = 0
     for fact, tokens in enumerate(example.facts):
         required = members(example.required[fact]) if example.required else frozenset()
         forbidden = members(example.forbidden[fact]) if example.forbidden else frozenset()
-        sets = kept_sets(len(example.predicates), max_group_size, example.max_size, required, forbidden, most_broken)
+        sets = unpruned_sets(
+            len(example.predicates), max_group_size, example.max_size, required, forbidden, most_broken
+        )
         total += (len(sets) + 1) * (len(tokens) + 1)
     return total
 
@@ -50,14 +52,14 @@ def test_joint_costs_equal_enumeration_in_any_batch(
     examples: list[Example], max_group_size: int, most_broken: int
 ) -> None:
     costs = joint_costs(examples, max_group_size, most_broken)
-    assert costs == [cost_twin(example, max_group_size, most_broken) for example in examples]
+    assert costs == [enumerated_cost(example, max_group_size, most_broken) for example in examples]
     alone = [joint_costs([example], max_group_size, most_broken) for example in examples]
     assert [cost for (cost,) in alone] == costs
 
 
 def test_joint_costs_of_several_blocks() -> None:
     examples = [random_example(seed, 1 + seed % 4, [2, 3]) for seed in range(40)] * 20
-    assert joint_costs(examples, 2) == [cost_twin(example, 2, 0) for example in examples[:40]] * 20
+    assert joint_costs(examples, 2) == [enumerated_cost(example, 2, 0) for example in examples[:40]] * 20
 
 
 def test_the_plain_transformer_decodes_a_text_and_one_end_mark() -> None:

@@ -231,10 +231,10 @@ def test_the_allennlp_archive_of_a_bundle_is_not_run(serve_config: ServeConfig, 
 
 
 def test_a_bundle_that_generates_no_text_is_refused(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:
-    broken = load_bundle(bundle)
+    violations = load_bundle(bundle)
     with torch.no_grad():
-        broken.model.output_bias.fill_(float("nan"))
-    save_bundle(tmp_path / "broken", broken)
+        violations.model.output_bias.fill_(float("nan"))
+    save_bundle(tmp_path / "broken", violations)
     with pytest.raises(BundleError, match=r"does not pass its self-test: generation for record .* failed|gave"):
         PlannerReplica(replace(serve_config, bundle=str(tmp_path / "broken")))
 
@@ -245,10 +245,10 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     """Failed records do not suffice, and the self-test runs only after failures."""
     planner = PlannerReplica(serve_config)
     run(planner.check_health())
-    inner, broken = Planner.distributions, [True]
+    inner, violations = Planner.distributions, [True]
 
     def distributions(self: Planner, records: list[Record], config: Any = None) -> Any:
-        if broken[0] or records[0].id != "test":
+        if violations[0] or records[0].id != "test":
             raise RuntimeError("the device is gone")
         return inner(self, records, config)
 
@@ -258,7 +258,7 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     assert {answer.code for answer in answers if isinstance(answer, Failure)} == {"internal"}
     with pytest.raises(RuntimeError, match=r"5 records in a row failed, and so does a test: .*the device is gone"):
         run(planner.check_health())
-    broken[0] = False
+    violations[0] = False
     run(planner.check_health())
     monkeypatch.undo()
     run(planner.check_health())
