@@ -18,7 +18,7 @@ HASH = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses between requests, which tests do not wait for."""
+    """Skips the pauses between requests and records their seconds."""
     seconds: list[float] = []
     monkeypatch.setattr("time.sleep", seconds.append)
     return seconds

@@ -320,7 +320,6 @@ def test_a_fact_in_which_no_word_begins_gets_the_empty_state(
     facts: tuple[str, ...], empty: str, without: tuple[str, ...]
 ) -> None:
     """Regression: the states of later facts were shifted by characters or word ends without a word."""
-    """
     untrained = generator()
     (expected,) = untrained.align([ODA], [without])
     (aligned,) = untrained.align([ODA], [(facts[0], empty, *facts[1:])])

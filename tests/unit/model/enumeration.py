@@ -297,7 +297,8 @@ class TokenwiseEmission:
     def _after_history(self, before: Sequence[int], inputs: Sequence[int], group: Iterable[int]) -> Tensor:
         """Hidden states (n, D) of `inputs` after `before`, which sees all triples; without caches."""
         model, decoder = self.model, self.model.decoder
-        all_triples, group_triples = (self._mask(g)[None, None, None] for g in (range(len(self.example.predicates)), group))
+        all_triples = self._mask(range(len(self.example.predicates)))[None, None, None]
+        group_triples = self._mask(group)[None, None, None]
         embedded = [
             model.embed_target(torch.tensor([[token]]), torch.tensor([position]), position + 1)
             for position, token in enumerate([*before, *inputs])
