@@ -31,7 +31,7 @@ from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
 from tests.integration.allennlp_archives import SENTENCES
 from tests.unit.facts.role_notation import joined, parse_allennlp, sentence, tags_of
-from tests.unit.srl.stand_ins import Verbs, words
+from tests.unit.srl.fakes import Verbs, words
 
 pytestmark = pytest.mark.slow
 

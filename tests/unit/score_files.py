@@ -1,4 +1,4 @@
-"""Corpus scores, and published ones, for the tests of metrics and reports."""
+"""Computed and published corpus scores for tests of metrics and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agggen.adapt` and `agggen adapt`: new predicates and words, replay of old texts."""
+"""`agggen.adapt` and the command: new predicates and words, replay of old texts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.unit.model.enumeration import members, random_example, unpruned_sets
 
 @st.composite
 def corpora(draw: st.DrawFn) -> list[Example]:
-    """Examples with random constraints; some facts are left without a fitting set."""
+    """Examples with random constraints, which may exclude all sets of a fact."""
     examples = []
     for seed in range(draw(st.integers(1, 12))):
         n = draw(st.integers(1, 4))
@@ -122,13 +122,13 @@ def test_values_of_the_schedules(name: ScheduleName, first: float, peak: float, 
     rates = [rate(step) for step in range(1, 201)]
     assert max(rates) == pytest.approx(peak)
     assert all(0 < later <= peak for later in rates)
-    assert rates[:50] == sorted(rates[:50]), "rising"
-    assert rates[49:] == sorted(rates[49:], reverse=True), "falling"
+    assert rates[:50] == sorted(rates[:50]), "the warm-up must rise"
+    assert rates[49:] == sorted(rates[49:], reverse=True), "the decay must fall"
 
 
 @pytest.mark.parametrize(("factor", "warmup", "peak"), [(0.1, 8000, 1.118e-3), (0.005, 5000, 7.07e-5)])
 def test_noam_has_the_peak_of_the_original(factor: float, warmup: int, peak: float) -> None:
-    """METHOD 5: no model-size term, so the "learning rate" 0.1 peaks at 1.1e-3."""
+    """METHOD 5 (agggen/README.md): without model size, so the "learning rate" 0.1 has its peak at 1.1e-3."""
     rate = schedule("noam", warmup, 10**6)
     assert factor * rate(warmup) == pytest.approx(peak, rel=1e-3)
     assert rate(warmup) == pytest.approx(warmup**-0.5)

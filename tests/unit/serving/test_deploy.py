@@ -1,6 +1,4 @@
-"""Which bundle an endpoint serves, its application's arguments, following an alias, starting and ending.
-
-Ray is not started."""
+"""Deployment without starting Ray: the served bundle, application arguments, following an alias, start and end."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from agggen_platform.srl.environment import (
 )
 from agggen_platform.srl.process import AllenNLPError
 from tests.command import Run
-from tests.unit.srl.stand_ins import archive, fake_environment, install_packages
+from tests.unit.srl.fakes import archive, fake_environment, install_packages
 
 
 @pytest.fixture(autouse=True)

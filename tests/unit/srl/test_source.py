@@ -12,7 +12,7 @@ from agggen.facts.frames import Frame, FrameSource, Phrase
 from agggen_platform.srl.process import AllenNLPError
 from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
-from tests.unit.srl.stand_ins import Verbs, archive, fake_environment, install_packages, words
+from tests.unit.srl.fakes import Verbs, archive, fake_environment, install_packages, words
 from tests.unit.srl.test_process import is_gone
 
 
@@ -43,7 +43,7 @@ def make(folder: Path) -> Iterator[Make]:
 
 
 def recorded_numbers(source: AllenNLPFrames, name: str) -> list[int]:
-    path = Path(str(source.config.environment)) / "stand-ins" / name
+    path = Path(str(source.config.environment)) / "fakes" / name
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 

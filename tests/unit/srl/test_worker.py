@@ -16,13 +16,13 @@ from agggen_platform.srl.environment import WORKER
 from agggen_platform.srl.process import JsonLinesProcess
 from agggen_platform.srl.worker import PROTOCOL, hash_of
 from tests.processes import until
-from tests.unit.srl.stand_ins import archive, install_stand_ins
+from tests.unit.srl.fakes import archive, install_fakes
 from tests.unit.srl.test_process import is_gone
 
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[JsonLinesProcess]:
-    process = JsonLinesProcess([sys.executable, "-I", install_stand_ins(tmp_path / "stand-ins")], dict(os.environ))
+    process = JsonLinesProcess([sys.executable, "-I", install_fakes(tmp_path / "fakes")], dict(os.environ))
     yield process
     process.close()
 

@@ -102,7 +102,7 @@ def words(text: str) -> Words:
     return joined(text.split())
 
 
-def install_stand_ins(folder: Path) -> Path:
+def install_fakes(folder: Path) -> Path:
     """Writes the fakes into the folder; returns the program that runs the worker with them."""
     for name, code in LIBRARIES.items():
         path = folder / name
@@ -135,5 +135,5 @@ def fake_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
     install_packages(folder)
-    monkeypatch.setattr(environment, "WORKER", install_stand_ins(folder / "stand-ins"))
+    monkeypatch.setattr(environment, "WORKER", install_fakes(folder / "fakes"))
     return folder
