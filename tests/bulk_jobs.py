@@ -37,7 +37,7 @@ def write_jsonl(path: Path, records: Sequence[Record] | Iterator[Record]) -> Pat
     return path
 
 
-def local_config(model: Model, *overrides: str) -> BulkConfig:
+def in_process(model: Model, *overrides: str) -> BulkConfig:
     """The configuration of a job in this process, with shards of eight records."""
     return bulk_config(model, ["actors=0", "shard_rows=8", *overrides])
 
@@ -60,13 +60,11 @@ class Bulk:
     ) -> BulkReport:
         model = model or self.model
         return generate(
-            model, str(source or self.source), str(out or self.out), local_config(model, *overrides), **options
+            model, str(source or self.source), str(out or self.out), in_process(model, *overrides), **options
         )
 
 
 def interrupt_after(shards: int) -> Callable[[Progress[Any]], None]:
-    """A progress callback that interrupts the job after `shards` shards."""
-
     def interrupt(progress: Progress[Any]) -> None:
         if progress.shards == shards:
             raise KeyboardInterrupt
@@ -74,7 +72,7 @@ def interrupt_after(shards: int) -> Callable[[Progress[Any]], None]:
     return interrupt
 
 
-def published_files(out: Path | str) -> dict[str, bytes]:
+def published(out: Path | str) -> dict[str, bytes]:
     """Contents of the manifest and the files of texts and rejects, by name; empty without a manifest."""
     folder = Folder(str(out))
     names = folder.names()

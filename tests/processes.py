@@ -51,9 +51,7 @@ class Running:
         """Polls `condition` every `pause` s; fails if the program ends or `seconds` pass before it is true."""
         deadline = time.monotonic() + seconds
         while not condition():
-            assert self.process.poll() is None, (
-                f"the program ended ({self.process.returncode}) before {event}: {self.output()}"
-            )
+            assert self.process.poll() is None, f"ended ({self.process.returncode}) before {event}: {self.output()}"
             assert time.monotonic() < deadline, f"no {event} within {seconds} s: {self.output()}"
             time.sleep(pause)
 

@@ -87,7 +87,6 @@ class Head:
         return stack.enter_context(Running(command.split(), folder, self.env))
 
     def nodes(self) -> int:
-        """The number of living nodes of the cluster."""
         headers = {"Authorization": f"Bearer {self.token}"}
         request = urllib.request.Request(f"{self.address}/nodes?view=summary", headers=headers)
         with urllib.request.urlopen(request, timeout=30) as answer:

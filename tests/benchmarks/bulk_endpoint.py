@@ -45,10 +45,8 @@ def job_command(bundle: str, source: Path, mode: str, url: str, workers: int = 1
     """The Python arguments of a bulk job, and its output folder."""
     out = source.parent / f"{source.stem}-{mode}"
     folders = ["--out", str(out), "--runs", str(source.parent / "runs"), "--fresh", "ray_address=local"]
-    worker_options = (
-        ["--endpoint", url] if mode == "endpoint" else ["--actors", str(workers) if mode == "actors" else "0"]
-    )
-    return ["-m", "agggen_platform.cli.main", "bulk", bundle, str(source), *folders, *worker_options], out
+    workers_of = ["--endpoint", url] if mode == "endpoint" else ["--actors", str(workers) if mode == "actors" else "0"]
+    return ["-m", "agggen_platform.cli.main", "bulk", bundle, str(source), *folders, *workers_of], out
 
 
 def hash_of_parts(out: Path) -> str:

@@ -34,9 +34,7 @@ def cpu_seconds(generator: Generator, records: list[Record], config: InferenceCo
 def main() -> None:
     parser = argparse.ArgumentParser(description="generation speed on WebNLG's development set")
     parser.add_argument("bundle", nargs="?", help="a trained model (default: random weights)")
-    parser.add_argument(
-        "--records", type=int, default=100, help="number of records, evenly spread over the development set"
-    )
+    parser.add_argument("--records", type=int, default=100, help="evenly spread over the development set")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--rows", type=int, default=320, help="hypotheses that are decoded together")
     parser.add_argument("--repeats", type=int, default=2)

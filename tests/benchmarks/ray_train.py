@@ -43,8 +43,6 @@ WINDOW = 4  # updates per measurement
 
 
 class NoCheckpoints:
-    """Saves and restores nothing."""
-
     def restore(self, trainer: Trainer) -> bool:
         return False
 
@@ -73,7 +71,7 @@ def run_until_stopped(run: Callable[[], object]) -> None:
     raise SystemExit("training ended before --updates: increase --records or reduce --updates")
 
 
-def train_bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
+def fit_bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
     listener = SpeedListener(updates)
     reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
     run_until_stopped(lambda: fit(result_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.done))
@@ -87,10 +85,10 @@ def train_on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: s
         with folder.open(name) as file:
             run_folder.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(run_folder) as check_claim, workers_of(config), TrainingMeter("benchmark", config) as meter:
+    with claim(run_folder) as held, workers_of(config), TrainingMeter("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
         run_until_stopped(
-            lambda: train_on_workers(config, run_folder, prepared_at, (), check_claim, monitor, lambda: listener.done)
+            lambda: train_on_workers(config, run_folder, prepared_at, (), held, monitor, lambda: listener.done)
         )
     return listener.speeds
 
@@ -144,7 +142,7 @@ def main() -> None:
         folder = Folder(scratch)
         prepared, prepared_at = prepared_in(folder, config, data)
         measure: dict[str, Callable[[], dict[int, float]]] = {
-            "bare": lambda: train_bare(config, prepared, options.updates)
+            "bare": lambda: fit_bare(config, prepared, options.updates)
         }
         for n in options.workers:
             measure[f"ray-{n}"] = lambda n=n: train_on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]

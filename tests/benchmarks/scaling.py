@@ -118,13 +118,9 @@ def main() -> None:
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
     parser.add_argument("--bundle", type=Path, help="a trained model instead")
     parser.add_argument("--corpus", help="corpus whose development records are the input (default: the preset's)")
-    parser.add_argument(
-        "--clients", type=int, nargs="+", default=[1, 4, 16, 4, 1], help="concurrent clients of each phase"
-    )
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 4, 1], help="number in each phase")
     parser.add_argument("--seconds", type=float, default=30, help="duration of a phase")
-    parser.add_argument(
-        "--kill", type=float, default=0, help="seconds in which one replica of each kind is killed; 0: none"
-    )
+    parser.add_argument("--kill", type=float, default=0, help="seconds per kill of each kind of replica; 0: none")
     parser.add_argument("--records", type=int, default=8, help="records per request")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()

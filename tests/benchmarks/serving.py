@@ -152,9 +152,7 @@ def by_batches(client: Client, records: list[dict[str, Any]]) -> int:
         return sum(answer["status"] == "ok" for answers in pool.map(client.generate, batches) for answer in answers)
 
 
-def timed_sending(
-    send: Send, url: str, records: list[Record], threads: int, server: psutil.Process
-) -> tuple[float, float]:
+def timed(send: Send, url: str, records: list[Record], threads: int, server: psutil.Process) -> tuple[float, float]:
     """Sends the records; returns the wall time and the server's CPU time in seconds."""
     parts = [[record.as_dict() for record in records[start::threads]] for start in range(threads)]
     cpu, begin = tree_cpu_time(server), time.perf_counter()
@@ -175,8 +173,8 @@ def measure_saturation(
     """Speed, CPU time and overhead of the three modes."""
     modes: dict[str, Callable[[], tuple[float, float]]] = {
         "library": lambda: library.run(records),
-        "stream": lambda: timed_sending(by_stream, url, records, library.workers, server),
-        "batch": lambda: timed_sending(by_batches, url, records, library.workers, server),
+        "stream": lambda: timed(by_stream, url, records, library.workers, server),
+        "batch": lambda: timed(by_batches, url, records, library.workers, server),
     }
     best: dict[str, tuple[float, float]] = {}
     for number in range(rounds):

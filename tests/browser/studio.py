@@ -102,7 +102,6 @@ class Studio:
             mouse.up()
 
     def click(self, button: str) -> None:
-        """Clicks a button and waits for the text that follows."""
         self.page.get_by_role("button", name=button).click()
         self.ready()
 
@@ -119,13 +118,11 @@ class Studio:
             self.ready()
 
     def enter_plan(self, plan: str) -> None:
-        """Types a plan and waits for its text."""
         self.page.locator("#plantext").fill(plan)
         self.page.locator("#plantext").blur()
         self.ready()
 
     def tab(self, name: str) -> Any:
-        """Opens a tab and returns its panel."""
         self.page.get_by_role("tab", name=name).click()
         return self.page.locator("#panel")
 

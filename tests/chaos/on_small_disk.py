@@ -20,7 +20,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.training.job import train_job
-from tests.bulk_jobs import local_config, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
 
@@ -64,13 +64,13 @@ def test_bulk_generation_keeps_finished_shards_and_resumes(tmp_path: Path) -> No
 
     for shards in (3, 6):
         with fails_on_full_disk(out, files):
-            generate(model, source, str(out), local_config(model), progress=full_at(shards))
+            generate(model, source, str(out), in_process(model), progress=full_at(shards))
         assert not {"manifest.json", "report.json"} & set(files)
         assert sum(file.startswith("texts/0") for file in files) == shards, "finished shards were lost"
-    report = generate(model, source, str(out), local_config(model))
+    report = generate(model, source, str(out), in_process(model))
     assert report.progress is not None and report.progress.reused == report.progress.total == 6
-    generate(model, source, str(tmp_path / "uninterrupted"), local_config(model))
-    assert published_files(out) == published_files(tmp_path / "uninterrupted")
+    generate(model, source, str(tmp_path / "uninterrupted"), in_process(model))
+    assert published(out) == published(tmp_path / "uninterrupted")
 
 
 def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(

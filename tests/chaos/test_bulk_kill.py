@@ -21,7 +21,7 @@ from agggen.records import Record, Triple
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import local_config, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.s3_faults import FaultyS3
@@ -91,12 +91,12 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         job = start()
         wait(0.75)
         job.signal(signal.SIGKILL)
-        assert not published_files(out)
+        assert not published(out)
         job = start()
         assert job.finish(timeout) == 0, job.output()
     seconds = time.monotonic() - begin
     assert len(Folder(out).names("texts")) == shards
-    assert published_files(out) == published_files(tmp_path / "uninterrupted")
+    assert published(out) == published(tmp_path / "uninterrupted")
     report = json.loads(Folder(out).read("report.json") or b"")
     print(f"{records:,} records, {shards} shards: {seconds:.0f} s with five kills,", end=" ")
     print(f"{report['shards']['redone']} shards repeated")
@@ -142,11 +142,8 @@ CRASH_POINTS = ["texts/000015", ".work/texts/000015", "report.json", "manifest.j
 def test_the_driver_is_killed_between_data_and_commit(model: Model, tmp_path: Path) -> None:
     """The job is killed at each of `CRASH_POINTS` and resumes from the previous run's state."""
     *records, _ = numbered_records(RECORDS)
-    source, out = (
-        write_jsonl(tmp_path / "in.jsonl", [*records, records[5]]),
-        tmp_path / "out",
-    )  # the last is a duplicate
-    report = generate(model, str(source), str(tmp_path / "uninterrupted"), local_config(model))
+    source, out = write_jsonl(tmp_path / "in.jsonl", [*records, records[5]]), tmp_path / "out"  # the last: a duplicate
+    report = generate(model, str(source), str(tmp_path / "uninterrupted"), in_process(model))
     assert report.progress is not None
     assert (report.progress.total, report.summary.records, report.summary.rejects) == (SHARDS, RECORDS - 1, 1)
     for crash_point in CRASH_POINTS:
@@ -154,8 +151,8 @@ def test_the_driver_is_killed_between_data_and_commit(model: Model, tmp_path: Pa
             assert job.finish() == -signal.SIGKILL, job.output()
         assert (out / "manifest.json").exists() == (crash_point == "tidy")
     assert len(list((out / "texts").glob("*.parquet"))) == SHARDS
-    assert generate(model, str(source), str(out), local_config(model)).finished_before
-    assert published_files(out) == published_files(tmp_path / "uninterrupted")
+    assert generate(model, str(source), str(out), in_process(model)).finished_before
+    assert published(out) == published(tmp_path / "uninterrupted")
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]
     assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # killed before its rename, or before its note in .work

@@ -16,7 +16,7 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
-from tests.bulk_jobs import local_config, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.processes import until
 from tests.s3_faults import FaultyS3
 from tests.unit.training.toy import config_of, write_corpus
@@ -117,7 +117,7 @@ def test_bulk_generation_publishes_no_incomplete_output_and_resumes(
 ) -> None:
     *records, first = [*numbered_records(43), *numbered_records(1)]
     source = str(write_jsonl(tmp_path / "in.jsonl", [*records, first]))
-    settings = local_config(model, "max_reject_share=1")
+    settings = in_process(model, "max_reject_share=1")
     generate(model, source, str(tmp_path / "uninterrupted"), settings)
     out = f"{s3}/out"
 
@@ -128,7 +128,7 @@ def test_bulk_generation_publishes_no_incomplete_output_and_resumes(
     with pytest.raises(StorageError, match=message):
         generate(model, source, out, settings, progress=inject_fault)
     faulty_s3.heal()
-    assert not published_files(out)
+    assert not published(out)
     resumed = generate(model, source, out, settings).progress
     assert resumed is not None and resumed.reused >= 2
-    assert published_files(out) == published_files(tmp_path / "uninterrupted")
+    assert published(out) == published(tmp_path / "uninterrupted")

@@ -24,9 +24,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 
 @pytest.mark.parametrize("victim", ["generator", "planner", "ingress", "controller", "proxy"])
-def test_no_request_is_lost_when_a_process_is_killed(
-    served: Endpoint, victim: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kills_lose_no_request(served: Endpoint, victim: str, capsys: pytest.CaptureFixture[str]) -> None:
     old_pids = until(lambda: processes(PROCESSES[victim]), victim)
     with Load(served.url) as load:
         killed = kill(old_pids)
@@ -36,9 +34,7 @@ def test_no_request_is_lost_when_a_process_is_killed(
         recovery = time.monotonic() - killed
     with capsys.disabled():
         failures = ", ".join(f"{count} x {outcome}" for outcome, count in load.failures().items()) or "none"
-        print(
-            f"\n{victim} killed: last failure {seconds:.1f} s later, healthy after {recovery:.1f} s; failed: {failures}"
-        )
+        print(f"\n{victim}: last failure after {seconds:.1f} s, healthy after {recovery:.1f} s; failed: {failures}")
     assert load.lost == []
     if victim == "controller":
         assert load.failures() == {}  # the controller handles no requests

@@ -25,7 +25,7 @@ from agggen.bundle import load_bundle
 from agggen.records import Record
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, bulk_config, open_model
-from tests.bulk_jobs import local_config, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.processes import until
 from tests.serve_app import PROCESSES, Load, kill, processes, serving
 from tests.unit.serve.conftest import save_tiny_model
@@ -68,12 +68,12 @@ def kill_one(victim: str) -> None:
 def bulk_jobs(model: Model, folder: Path, stop: threading.Event) -> int:
     """Runs bulk jobs, compares each with an uninterrupted one, and returns their number."""
     source, out = str(write_jsonl(folder / "in.jsonl", numbered_records(160))), folder / "out"
-    generate(model, source, str(folder / "uninterrupted"), local_config(model))
+    generate(model, source, str(folder / "uninterrupted"), in_process(model))
     jobs = 0
     while not stop.is_set():
         shutil.rmtree(out, ignore_errors=True)
         generate(model, source, str(out), bulk_config(model, ["actors=2", "shard_rows=8"]))
-        assert published_files(out) == published_files(folder / "uninterrupted")
+        assert published(out) == published(folder / "uninterrupted")
         assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
         jobs += 1
     return jobs
@@ -129,11 +129,7 @@ def test_requests_and_bulk_jobs_while_processes_are_killed(tmp_path: Path) -> No
         (answer,) = json.loads(body)["answers"]
         assert (answer["id"], answer["status"]) == (key, "ok")
         assert answer["texts"][0]["text"] == texts[int(key, 16) % len(texts)]
-    judged = {
-        process: mib
-        for process, process_samples in memory.result().items()
-        if (mib := growth(process_samples)) is not None
-    }
+    judged = {process: mib for process, life in memory.result().items() if (mib := growth(life)) is not None}
     assert {role for role, _ in judged} >= {"ingress", "planner", "generator", "controller"}
     assert not {process: mib for process, mib in judged.items() if mib[0] > mib[1]}
     until(lambda: not any(processes(title) for title in VICTIMS.values()), "end of all processes")

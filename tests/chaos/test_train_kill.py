@@ -34,7 +34,6 @@ class Job(Running):
         super().__init__(command, folder, cluster | {"OMP_NUM_THREADS": "1"})
 
     def updates(self, stage: str = "baseline") -> list[int]:
-        """The updates of a stage in the run log."""
         log = self.run / "tracking.jsonl"
         lines = log.read_text().splitlines() if log.exists() else []
         events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]

@@ -102,7 +102,7 @@ class Cluster:
         (secrets_folder / "token").chmod(0o600)
         mounts = [f"--volume={rclone}:/usr/local/bin/rclone:ro", f"--volume={REPO}/infra/compose/s3.sh:/s3.sh:ro"]
         mounts += [f"--volume={secrets_folder}:/run/secrets:ro", f"--volume={folder}/s3:/data"]
-        self.s3 = self._run("s3", [*mounts, "--memory=512m", *self._fixed_address(_S3)], "sh", "/s3.sh")
+        self.s3 = self._run("s3", [*mounts, "--memory=512m", *self._fixed_ip(_S3)], "sh", "/s3.sh")
         self.wait_for_store()
         self.bucket = folder / "s3" / "agggen-models"
         self._store = {
@@ -120,7 +120,7 @@ class Cluster:
             start = [self.redis, "--save", "", "--appendonly", "no", "--protected-mode", "no"]
             self._run(
                 "redis",
-                ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", *self._fixed_address(_REDIS)],
+                ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", *self._fixed_ip(_REDIS)],
                 *start,
             )
         self.workers: list[str] = []
@@ -146,7 +146,7 @@ class Cluster:
     def start_head(self) -> None:
         options = "--head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1"
         state = [f"--env=RAY_REDIS_ADDRESS={self._ip(_REDIS)}:6379"] if self.redis else []
-        self.head = self._node("head", options, "--memory=4g", *self._fixed_address(_HEAD), *state)
+        self.head = self._node("head", options, "--memory=4g", *self._fixed_ip(_HEAD), *state)
 
     def start_mlflow(self) -> str:
         """Starts an MLflow server on SQLite; returns its address."""
@@ -163,7 +163,7 @@ class Cluster:
             "MLFLOW_ARTIFACTS_DESTINATION": "s3://agggen-mlflow",
         }
         options = [f"--env={key}={value}" for key, value in (self._store | env).items()]
-        options += ["--memory=2g", *self._fixed_address(_MLFLOW), "--tmpfs=/tmp:mode=1777"]
+        options += ["--memory=2g", *self._fixed_ip(_MLFLOW), "--tmpfs=/tmp:mode=1777"]
         options += [f"--volume={secrets_folder}:/run/secrets/mlflow:ro", f"--volume={state}:/var/lib/agggen"]
         address = f"{self._ip(_MLFLOW)}:5000"
         start = ["--host=0.0.0.0", "--port=5000", f"--allowed-hosts={address}"]
@@ -216,7 +216,7 @@ class Cluster:
     def _ip(self, number: int) -> str:
         return str(self._net[number])
 
-    def _fixed_address(self, number: int) -> list[str]:
+    def _fixed_ip(self, number: int) -> list[str]:
         """Options for a fixed IP and MAC address, since other nodes cache the address over restarts."""
         return [f"--ip={self._ip(number)}", f"--mac-address=02:00:00:00:00:{number:x}"]
 

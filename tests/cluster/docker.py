@@ -59,24 +59,22 @@ def build() -> None:
 def _write_settings(folder: Path) -> None:
     """Writes a Dockerfile that adds pip's settings, certificate and local torch wheels (CPU builds) to the base."""
     lines = ["ARG BASE", "FROM ${BASE}", "COPY pip.conf /etc/pip.conf"]
-    pip_options = {}
+    kept = {}
     (folder / "wheels").mkdir()
     for option, value in pip_config():
         if option in ("index-url", "default-timeout"):
-            pip_options[option] = value
+            kept[option] = value
         elif option == "cert":
-            pip_options[option] = value
+            kept[option] = value
             shutil.copyfile(value, folder / "cert.pem")
             lines.append(f"COPY cert.pem {value}")
         elif option == "find-links":
             for wheel_folder in value.replace("\\n", " ").split():
                 for wheel in Path(wheel_folder).glob("torch-*+cpu-*.whl"):
                     shutil.copyfile(wheel, folder / "wheels" / wheel.name)
-                    pip_options[option] = "/opt/wheels"
+                    kept[option] = "/opt/wheels"
     lines.append("COPY wheels /opt/wheels")
-    (folder / "pip.conf").write_text(
-        "[global]\n" + "".join(f"{key} = {pip_options[key]}\n" for key in sorted(pip_options))
-    )
+    (folder / "pip.conf").write_text("[global]\n" + "".join(f"{key} = {kept[key]}\n" for key in sorted(kept)))
     (folder / "Dockerfile").write_text("\n".join(dict.fromkeys(lines)) + "\n")
 
 

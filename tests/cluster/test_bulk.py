@@ -12,7 +12,7 @@ import pytest
 
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import open_model
-from tests.bulk_jobs import local_config, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.cluster.containers import LONG, REPO, Cluster, count_nodes, make_readable, output_of, podman, wait_for
 from tests.processes import until
 from tests.unit.serve.conftest import save_tiny_model
@@ -31,7 +31,7 @@ class Bulk:
         self.source = write_jsonl(folder / "in.jsonl", numbered_records(RECORDS))
         make_readable(folder)
         self.uninterrupted = folder / "uninterrupted"
-        generate(self.model, str(self.source), str(self.uninterrupted), local_config(self.model))
+        generate(self.model, str(self.source), str(self.uninterrupted), in_process(self.model))
         self.out = ""
 
     def start(
@@ -59,7 +59,7 @@ class Bulk:
     def check_success(self, job: subprocess.Popen[str]) -> str:
         """The job must succeed with the output of an uninterrupted local job; returns what it printed."""
         output = output_of(job)
-        assert published_files(self.cluster.bucket / self.out) == published_files(self.uninterrupted)
+        assert published(self.cluster.bucket / self.out) == published(self.uninterrupted)
         return output
 
 
@@ -99,9 +99,7 @@ def cut_the_network(cluster: Cluster, worker: str) -> None:
     [kill_a_worker, pause_the_store, pytest.param(cut_the_network, marks=LONG)],
     ids=lambda fault: fault.__name__,
 )
-def test_a_fault_does_not_change_the_output(
-    bulk: Bulk, cluster: Cluster, fault: Callable[[Cluster, str], None]
-) -> None:
+def test_faults_do_not_change_the_output(bulk: Bulk, cluster: Cluster, fault: Callable[[Cluster, str], None]) -> None:
     job = bulk.start()
     bulk.wait_for(job, 0.2)
     fault(cluster, cluster.workers[0])
@@ -206,10 +204,8 @@ def test_a_claim_holds_when_clocks_are_five_minutes_apart(bulk: Bulk, cluster: C
     source = str(REPO / "tests" / "cluster" / "ahead.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), source], check=True)
     ahead = {"LD_PRELOAD": str(library)}
-    clock_ahead = cluster.driver(
-        "python", "-c", "import time; print(time.time())", node=worker, env=ahead
-    ).communicate()[0]
-    assert 290 < float(clock_ahead) - time.time() < 310
+    clock = cluster.driver("python", "-c", "import time; print(time.time())", node=worker, env=ahead).communicate()[0]
+    assert 290 < float(clock) - time.time() < 310
     address = f"s3://agggen-models/{bulk.out}"
     nodes: list[tuple[str, dict[str, str]]] = [(cluster.head, {}), (worker, ahead)]
     for (holder, clock), (other, other_clock) in (nodes, nodes[::-1]):

@@ -125,7 +125,6 @@ class Stack:
         return body
 
     def runs(self) -> list[dict[str, Any]]:
-        """Runs of the experiment `agggen` in MLflow."""
         name = self.mlflow("experiments/get-by-name?experiment_name=agggen")["experiment"]["experiment_id"]
         return list(self.mlflow("runs/search", experiment_ids=[name]).get("runs", []))
 
@@ -174,21 +173,19 @@ def test_services_are_healthy_and_only_the_gate_is_published_on_loopback(stack: 
     assert {service["Service"]: service["Health"] for service in services} == dict.fromkeys(
         ("gate", "mlflow", "postgres", "prometheus", "ray-head", "ray-worker", "s3"), "healthy"
     )
-    published_files = [(service["Service"], port) for service in services for port in service["Publishers"] or ()]
-    bound = [(name, port["URL"], port["PublishedPort"]) for name, port in published_files if port["PublishedPort"]]
+    published = [(service["Service"], port) for service in services for port in service["Publishers"] or ()]
+    bound = [(name, port["URL"], port["PublishedPort"]) for name, port in published if port["PublishedPort"]]
     assert sorted(bound) == [("gate", "127.0.0.1", port) for port in sorted(PORTS)]
     listening = [used.laddr for used in psutil.net_connections("tcp") if used.status == "LISTEN"]
     assert {address.ip for address in listening if address.port in PORTS} == {"127.0.0.1"}
     for name in ("mlflow", "ray-head", "ray-worker"):  # only routes to their own networks
         routes = stack.compose("exec", name, "cat", "/proc/net/route").splitlines()[1:]
         assert routes and "00000000" not in {line.split()[1] for line in routes}
-        privileges = stack.compose(
+        output = stack.compose(
             "exec", name, "sh", "-c", "id -u; touch /opt/x 2>&1 || true; grep CapEff /proc/self/status"
         )
         assert (
-            privileges.split()[0] == "10001"
-            and "Read-only file system" in privileges
-            and privileges.endswith("0000000000000000\n")
+            output.split()[0] == "10001" and "Read-only file system" in output and output.endswith("0000000000000000\n")
         )
 
 
@@ -201,9 +198,7 @@ def test_services_refuse_other_hosts_and_missing_credentials(stack: Stack) -> No
     assert stack.request(5000, "/api/2.0/mlflow/experiments/search?max_results=1")[0] == 401
     assert stack.mlflow("experiments/search?max_results=1")
     assert stack.request(9000, "/agggen-models")[0] in (400, 403)
-    assert stack.request(8000, "/readyz")[0] == stack.request(3000, "/")[0] == 503, (
-        "endpoint and Grafana are not running"
-    )
+    assert stack.request(8000, "/readyz")[0] == stack.request(3000, "/")[0] == 503, "neither is running yet"
 
 
 def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack) -> None:
@@ -265,10 +260,8 @@ def test_the_endpoint_requires_a_key(stack: Stack) -> None:
         request_body = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
         as_json = {"Content_Type": "application/json"}
         assert stack.request(8000, "/v1/generate", request_body, **as_json)[0] == 401
-        for valid_key in (key, stack.secret("endpoint_key").strip()):
-            status, body = stack.request(
-                8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {valid_key}"
-            )
+        for valid in (key, stack.secret("endpoint_key").strip()):
+            status, body = stack.request(8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {valid}")
             assert status == 200 and body["answers"][0]["texts"][0]["text"], body
         assert stack.request(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
         stack.on_head("bash", "-c", INTERRUPT_ENDPOINT)

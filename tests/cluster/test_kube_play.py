@@ -76,10 +76,8 @@ def test_the_mlflow_pod_responds(container_engine: None, tmp_path: Path) -> None
         assert status(address, Host=host, Authorization=f"Basic {login}") == 200
         assert status(address, Host=host) == 401
         assert status(address, Host="elsewhere", Authorization=f"Basic {login}") == 403
-        user_and_root = podman(
-            "inspect", "--format={{.Config.User}} {{.HostConfig.ReadonlyRootfs}}", container
-        ).stdout.split()
-        assert user_and_root == ["10001:10001", "true"]
+        config = podman("inspect", "--format={{.Config.User}} {{.HostConfig.ReadonlyRootfs}}", container).stdout.split()
+        assert config == ["10001:10001", "true"]
     finally:
         podman("kube", "down", str(manifest), check=False)
         podman("secret", "rm", "agggen-s3", NAME, check=False)

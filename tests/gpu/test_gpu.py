@@ -24,10 +24,8 @@ def test_losses_are_those_of_a_cpu(stage: Stage, precision: str) -> None:
     losses = []
     for device in ("cpu", "cuda"):
         log = Log()
-        without_dropout = fresh_model(config=replace(fresh_model().config, dropout=0.0, predicate_dropout=0.0)).to(
-            device
-        )
-        trainer(stage, model=without_dropout, callbacks=[log], precision=precision).run()
+        model = fresh_model(config=replace(fresh_model().config, dropout=0.0, predicate_dropout=0.0)).to(device)
+        trainer(stage, model=model, callbacks=[log], precision=precision).run()
         losses.append(log.losses + log.dev_losses)
     assert losses[1] == pytest.approx(losses[0], rel=1e-3 if precision == "float32" else 0.1)
 

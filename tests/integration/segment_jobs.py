@@ -37,7 +37,7 @@ def write_corpus(folder: Path) -> Path:
     return folder
 
 
-def segmented_records(records: Sequence[Record], segmenter: FactSegmenter | None = None) -> list[Record]:
+def segmented(records: Sequence[Record], segmenter: FactSegmenter | None = None) -> list[Record]:
     """The records with facts: a reference implementation of the job without shards, cache or actors."""
     segmenter = segmenter or ClauseSegmenter()
     result = []
@@ -62,7 +62,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-class RecordingSegmenter(ClauseSegmenter):
+class Recorder(ClauseSegmenter):
     """The rule-based segmenter; records its texts, and fails on texts that contain `bad`."""
 
     def __init__(self, bad: str | None = None) -> None:

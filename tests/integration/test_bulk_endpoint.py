@@ -9,7 +9,7 @@ from agggen.errors import ConfigError
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.sharded.config import JobError
-from tests.bulk_jobs import local_config, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.serve_app import Load, kill, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -33,9 +33,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_output_is_that_of_a_local_job(model: Model, source: Path, tmp_path: Path) -> None:
-    config = local_config(model, *SETTINGS, "max_reject_share=0.1")
+    config = in_process(model, *SETTINGS, "max_reject_share=0.1")
     generate(model, str(source), str(tmp_path / "local"), config)
-    expected = published_files(tmp_path / "local")
+    expected = published(tmp_path / "local")
     with serving(model.address, "generator.min_replicas=2", "generator.max_replicas=2") as served:
         shards = 0
 
@@ -49,7 +49,7 @@ def test_the_output_is_that_of_a_local_job(model: Model, source: Path, tmp_path:
         with Load(served.url, clients=2) as load:
             with pytest.raises(KeyboardInterrupt):
                 generate(model, str(source), out, config, endpoint=served.url, progress=interrupt)
-            assert published_files(out) == {}
+            assert published(out) == {}
             kill({next(iter(replicas("Generator")))})
 
             def kill_ingress(progress: Progress) -> None:
@@ -60,13 +60,13 @@ def test_the_output_is_that_of_a_local_job(model: Model, source: Path, tmp_path:
         assert load.lost == []
         assert report.progress is not None
         assert report.progress.reused >= 2
-        assert published_files(out) == expected
+        assert published(out) == expected
         other = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
         with pytest.raises(JobError, match=f"serves the bundle {model.fingerprint[:12]}"):
-            generate(other, str(source), str(tmp_path / "mixed"), local_config(other), endpoint=served.url)
+            generate(other, str(source), str(tmp_path / "mixed"), in_process(other), endpoint=served.url)
 
 
 def test_a_setting_that_requests_cannot_express_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
-    config = local_config(model, "inference.plan_weight=0.5")
+    config = in_process(model, "inference.plan_weight=0.5")
     with pytest.raises(ConfigError, match=r"inference\.plan_weight cannot be sent to an endpoint"):
         generate(model, str(source), str(tmp_path / "out"), config, endpoint="http://127.0.0.1:1")

@@ -54,13 +54,11 @@ def test_demo_shows_three_records_under_three_plans(demo: dict[str, Any]) -> Non
 
 def test_the_commands_that_the_demo_suggests_work(demo: dict[str, Any]) -> None:
     """Except the last one, which starts a server."""
-    suggestions = [
-        line.strip() for line in demo["out"].partition("Three things to try:")[2].splitlines() if "agggen" in line
-    ]
-    assert len(suggestions) == 3
+    tries = [line.strip() for line in demo["out"].partition("Three things to try:")[2].splitlines() if "agggen" in line]
+    assert len(tries) == 3
     program = f"""agggen() {{ {sys.executable} -m agggen_platform.cli.main "$@"; }}\n"""
     printed = []
-    for line in suggestions[:2]:
+    for line in tries[:2]:
         done = subprocess.run(["bash", "-c", program + line], cwd=demo["folder"], capture_output=True, timeout=900)
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
@@ -77,9 +75,7 @@ def test_the_commands_that_the_demo_suggests_work(demo: dict[str, Any]) -> None:
     assert measured["plans"]["nmi_avg"]["value"] == pytest.approx(demo["metrics"]["test/plans/nmi_avg"])
     assert measured["alignment"]["viterbi_accuracy"]["value"] >= 95
     assert measured["faithfulness"]["values_whole"]["value"] == demo["metrics"]["test/faithfulness/values_whole"]
-    assert "variants|" in measured["faithfulness"]["values_whole"]["signature"], (
-        "the signature omits the bundle's lexicon"
-    )
+    assert "variants|" in measured["faithfulness"]["values_whole"]["signature"], "the bundle has a lexicon"
     low, high = measured["text_plans"]["nmi_avg"]["interval_95"]
     assert low < measured["text_plans"]["nmi_avg"]["value"] < high
     assert sum(section["records"] for section in report["by_triples"]) == 72

@@ -52,15 +52,15 @@ def scrape() -> MetricLabels:
     return read(answer.raise_for_status().text)
 
 
-def scraped(segmented_records: MetricLabels, seconds: float = 120) -> MetricLabels:
+def scraped(segmented: MetricLabels, seconds: float = 120) -> MetricLabels:
     """Scrapes until each expected metric was exported with its labels; gauges of finished jobs disappear.
 
     Labels are compared since the node may still export metrics of earlier tests.
     """
     metrics: MetricLabels = {}
     end = time.monotonic() + seconds
-    while missing := [name for name, labels in segmented_records.items() if not has_labels(metrics.get(name), labels)]:
-        assert time.monotonic() < end, f"Ray does not export { ({name: segmented_records[name] for name in missing}) }"
+    while missing := [name for name, labels in segmented.items() if not has_labels(metrics.get(name), labels)]:
+        assert time.monotonic() < end, f"Ray does not export { ({name: segmented[name] for name in missing}) }"
         time.sleep(1)
         metrics = merged([metrics, scrape()])
     return metrics
@@ -71,19 +71,19 @@ def has_labels(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, 
     return known is not None and all(label in known and values <= known[label] for label, values in labels.items())
 
 
-def metrics_in_queries(*prefixes: str) -> MetricLabels:
+def queried(*prefixes: str) -> MetricLabels:
     """The recorded metrics with these prefixes that queries use, except `UNRECORDED`."""
     files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
     names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
-    segmented_records = [name for name in names if name.startswith(prefixes) and name not in UNRECORDED]
-    before = {name: {} for name in segmented_records} if RECORDING else recorded()
-    return {name: before[name] for name in segmented_records}
+    segmented = [name for name in names if name.startswith(prefixes) and name not in UNRECORDED]
+    before = {name: {} for name in segmented} if RECORDING else recorded()
+    return {name: before[name] for name in segmented}
 
 
 def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"))
     train_job(replace(config, cluster=ClusterConfig(workers=1)), "toy", runs_dir=tmp_path / "runs")
-    training = scraped(metrics_in_queries("ray_agggen_training", "ray_agggen_tracking"))
+    training = scraped(queried("ray_agggen_training", "ray_agggen_tracking"))
 
     (tmp_path / "texts").mkdir()
     texts = write_texts(tmp_path / "texts")
@@ -95,7 +95,7 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
         str(tmp_path / "out"),
         bulk_config(model, ["actors=1", "shard_rows=4", "max_reject_share=0.5"]),
     )
-    jobs = scraped(metrics_in_queries("ray_agggen_job"))
+    jobs = scraped(queried("ray_agggen_job"))
 
     with serving(model.address) as endpoint, httpx.Client(base_url=endpoint.url, timeout=120) as client:
         until(lambda: client.post("/v1/generate", json={"records": RECORDS}).status_code == 200, "texts")
@@ -103,24 +103,16 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
         request = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
         assert client.post("/v1/align", json=request).status_code == 200
         assert client.post("/v1/plan", json={}).status_code == 422
-        endpoint_metrics = (
-            "ray_agggen_batch",
-            "ray_agggen_queue",
-            "ray_agggen_worked",
-            "ray_agggen_records",
-            "ray_agggen_problems",
-        )
-        prefixes = *endpoint_metrics, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
+        own = "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_agggen_records", "ray_agggen_problems"
+        prefixes = *own, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
         routes = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
-        served = scraped(merged([metrics_in_queries(*prefixes), routes]))
+        served = scraped(merged([queried(*prefixes), routes]))
 
         time.sleep(_GAUGE_LIFETIME)  # until Ray has dropped gauges that are set only once
         scraped({name: {} for name in PERMANENT_GAUGES}, seconds=15)
 
     metrics = merged([training, jobs, served])
-    assert not [
-        name for name, labels in metrics_in_queries("ray_").items() if not has_labels(metrics.get(name), labels)
-    ]
+    assert not [name for name, labels in queried("ray_").items() if not has_labels(metrics.get(name), labels)]
     if RECORDING:
         RECORDED.write_text(
             as_json({name: labels for name, labels in metrics.items() if is_recorded(name)}), encoding="utf-8"

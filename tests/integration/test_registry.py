@@ -75,10 +75,8 @@ def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
 def test_the_report_of_evaluate_decides_about_promotion(tmp_path: Path, run: Run) -> None:
     for number in (1, 2):
         model = small_model(number)
-        unconstrained = replace(
-            model, inference=replace(model.inference, verify="off")
-        )  # with the check on, both models would write only plain clauses
-        save_bundle(tmp_path / f"toy-{number}" / "bundle", unconstrained)
+        unchecked = replace(model, inference=replace(model.inference, verify="off"))  # else only plain clauses
+        save_bundle(tmp_path / f"toy-{number}" / "bundle", unchecked)
         register(str(tmp_path / f"toy-{number}" / "bundle"))
     promote("agggen", "1")
     scores = {}

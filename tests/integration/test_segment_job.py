@@ -23,10 +23,10 @@ from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import interrupt_after
 from tests.integration.segment_jobs import (
     LOCAL,
-    RecordingSegmenter,
+    Recorder,
     clause_config,
     elements,
-    segmented_records,
+    segmented,
     snapshot,
     use_segmenter,
     write_corpus,
@@ -43,7 +43,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_parts_equal_the_reference_implementation(corpus: Path, tmp_path: Path) -> None:
     report = segment(str(corpus), str(tmp_path), LOCAL)
-    expected = {split: segmented_records(read_records(corpus / f"{split}.parquet")) for split in ("train", "dev")}
+    expected = {split: segmented(read_records(corpus / f"{split}.parquet")) for split in ("train", "dev")}
     for split, records in expected.items():
         assert read_records(tmp_path / split) == records
         assert report.splits[split].records == len(records)
@@ -94,7 +94,7 @@ def test_each_distinct_text_of_a_shard_is_segmented_once(tmp_path: Path, monkeyp
     (record,) = elements("dev")[:1]
     records = [Record(f"{record.id}-{number}", record.triples, record.references) for number in range(10)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
-    recorder = RecordingSegmenter()
+    recorder = Recorder()
     use_segmenter(monkeypatch, recorder)
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), LOCAL)
     assert sorted(recorder.texts_seen) == sorted({reference.text for reference in record.references})
@@ -113,9 +113,9 @@ def test_actors_write_the_same_bytes_in_the_same_order(corpus: Path, tmp_path: P
 def test_the_shipped_tagger_segments_by_default(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     config = SegmentConfig(actors=2, shard_rows=40, cache="off")
     segment(str(corpus), str(tmp_path), config, splits=["dev"])
-    expected = segmented_records(read_records(corpus / "dev.parquet"), segmenter("embedded"))
+    expected = segmented(read_records(corpus / "dev.parquet"), segmenter("embedded"))
     assert read_records(tmp_path / "dev") == expected
-    assert expected != segmented_records(read_records(corpus / "dev.parquet"), ClauseSegmenter())
+    assert expected != segmented(read_records(corpus / "dev.parquet"), ClauseSegmenter())
 
 
 def test_actors_share_a_cache_with_earlier_ones(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
@@ -141,7 +141,7 @@ def test_an_interrupted_job_is_resumed(corpus: Path, tmp_path: Path) -> None:
     assert report.progress is not None
     assert (report.progress.reused, report.progress.total) == (5, 12)
     for split in ("train", "dev"):
-        assert read_records(tmp_path / split) == segmented_records(read_records(corpus / f"{split}.parquet"))
+        assert read_records(tmp_path / split) == segmented(read_records(corpus / f"{split}.parquet"))
 
 
 # --- S3 --------------------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from agggen_platform.segmentation.job import segment
 from agggen_platform.sharded.config import JobError
 from tests.integration.segment_jobs import (
     LOCAL,
-    RecordingSegmenter,
+    Recorder,
     clause_config,
     elements,
-    segmented_records,
+    segmented,
     use_segmenter,
     write_corpus,
 )
@@ -68,7 +68,7 @@ def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
         segment(str(path), str(out), clause_config(shard_rows=3))
     assert not (out / "manifest.json").exists()
-    rejects, recorder = read_rejects(out), RecordingSegmenter()
+    rejects, recorder = read_rejects(out), Recorder()
     use_segmenter(monkeypatch, recorder)
     report = segment(str(path), str(out), clause_config(shard_rows=3, max_reject_share=0.5))
     assert (read_rejects(out), recorder.texts_seen) == (rejects, [])  # nothing is segmented again
@@ -87,28 +87,25 @@ def test_a_text_on_which_the_segmenter_fails_is_a_reject_that_is_retried(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = read_records(corpus / "dev.parquet")
-    failing_text = records[7].references[1].text
-    use_segmenter(monkeypatch, RecordingSegmenter(failing_text))
+    bad_text = records[7].references[1].text
+    use_segmenter(monkeypatch, Recorder(bad_text))
     assert segment(str(corpus), str(tmp_path / "loose"), LOCAL, splits=["dev"]).splits["dev"].rejects == 1
     (reject,) = read_rejects(tmp_path / "loose")
     assert (reject["line"], reject["reason"]) == (7, "reference 2: RuntimeError: cannot segment this text")
     remaining = [
-        reference
-        for record in segmented_records(records)
-        for reference in record.references
-        if reference.text != failing_text
+        reference for record in segmented(records) for reference in record.references if reference.text != bad_text
     ]
     assert [reference for r in read_records(tmp_path / "loose/dev") for reference in r.references] == remaining
 
     strict, out = clause_config(max_reject_share=0), tmp_path / "strict"
     with pytest.raises(JobError, match="1 of 216 texts were rejected"):
         segment(str(corpus), str(out), strict, splits=["dev"])
-    recorder = RecordingSegmenter()
+    recorder = Recorder()
     use_segmenter(monkeypatch, recorder)
     progress = segment(str(corpus), str(out), strict, splits=["dev"]).progress
     assert progress is not None and (progress.reused, progress.total) == (3, 4)
-    assert failing_text in recorder.texts_seen
-    assert read_records(out / "dev") == segmented_records(records)
+    assert bad_text in recorder.texts_seen
+    assert read_records(out / "dev") == segmented(records)
 
 
 def test_a_segmenter_that_always_fails_ends_the_job(

@@ -51,9 +51,7 @@ def test_a_bundle_or_setting_that_cannot_be_served_is_refused(run: Run, bundle: 
 
 
 def test_the_error_names_an_unreachable_cluster(bundle: Path, tmp_path: Path) -> None:
-    with Running(
-        [*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path
-    ) as process:  # a process of its own: this one is connected to a cluster
+    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this one has a cluster
         assert process.finish() == 6, process.output()
         assert "no Ray cluster answers at 127.0.0.1:1" in process.output()
 
@@ -65,7 +63,7 @@ def test_a_gpu_is_refused_at_once_on_a_cluster_without_one(run: Run, bundle: Pat
 
 # --- listening sockets ------------------------------------------------------------------------------------------------
 
-RAY_PROCESSES = ("gcs_server", "raylet", "ray::", "dashboard", "monitor", "python")
+RAY_NAMES = ("gcs_server", "raylet", "ray::", "dashboard", "monitor", "python")
 """Name prefixes of processes that listen on all interfaces: Ray's own, its workers and agents, and the driver. Ray's
 token protects all of these ports except those of metrics."""
 
@@ -86,11 +84,9 @@ def listening(pid: int) -> set[tuple[str, str, int]]:
     sockets = set()
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         with suppress(psutil.Error):
-            for opened in process.net_connections("inet"):
-                if opened.status == psutil.CONN_LISTEN or (
-                    opened.type == socket.SOCK_DGRAM and opened.laddr and not opened.raddr
-                ):
-                    sockets.add((_process_name(process), opened.laddr.ip, opened.laddr.port))
+            for own in process.net_connections("inet"):
+                if own.status == psutil.CONN_LISTEN or (own.type == socket.SOCK_DGRAM and own.laddr and not own.raddr):
+                    sockets.add((_process_name(process), own.laddr.ip, own.laddr.port))
     return sockets
 
 
@@ -119,9 +115,7 @@ def test_serve_opens_only_documented_ports_finishes_active_requests_and_leaves_n
         assert url in served.output().splitlines()
         sockets, proxy = listening(served.process.pid), ("ray::ProxyActor", "127.0.0.1", port)
         assert proxy in sockets
-        assert not [
-            opened for opened in sockets - {proxy} if not (opened[0].startswith(RAY_PROCESSES) and opened[2] > 10000)
-        ]
+        assert not [own for own in sockets - {proxy} if not (own[0].startswith(RAY_NAMES) and own[2] > 10000)]
         assert set(_calls_without_a_token(sockets)) <= {"UNAUTHENTICATED", "UNIMPLEMENTED"}
 
         first_record_sent, resume = threading.Event(), threading.Event()

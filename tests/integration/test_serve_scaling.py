@@ -20,10 +20,7 @@ def test_a_second_generator_starts_in_a_burst_and_stops_after_it(bundle: Path) -
         assert len(replicas("Generator")) == 1
         with Load(served.url, clients=6) as load:
             until(lambda: len(replicas("Generator")) == 2, "second generator")
-            until(
-                lambda: httpx.get(f"{served.url}/v1/model", timeout=60).json()["records_at_once"] == 4,
-                "capacity of two generators",
-            )
+            until(lambda: httpx.get(f"{served.url}/v1/model", timeout=60).json()["records_at_once"] == 4, "capacity")
         until(lambda: len(replicas("Generator")) == 1, "removal of a generator")
         assert (load.failures(), load.lost) == ({}, [])
 

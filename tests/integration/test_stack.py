@@ -82,7 +82,6 @@ class StackCommand:
         return content
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The runs of the experiment `agggen` by name."""
         experiment = self.mlflow("GET", "experiments/get-by-name", params={"experiment_name": "agggen"})["experiment"]
         answer = self.mlflow("POST", "runs/search", json={"experiment_ids": [experiment["experiment_id"]]})
         return {run["info"]["run_name"]: run for run in answer.get("runs", ())}
@@ -99,7 +98,6 @@ class StackCommand:
             return rows
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
-        """The keys of a bucket's objects."""
         pages = self.s3().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
@@ -118,7 +116,6 @@ class StackCommand:
 
 @contextmanager
 def running_stack(state: Path, *options: str) -> Iterator[StackCommand]:
-    """Runs a stack during the block."""
     words = ["-m", "infra.stack", "up", "--state", str(state), "--free-ports", *options]
     with Running(words, state.parent, PATHS) as running:
         running.wait_until(lambda: "The stack is up" in running.output(), "the stack")
@@ -147,7 +144,6 @@ def state() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def stack(state: Path) -> Iterator[StackCommand]:
-    """A stack with a Ray head."""
     with running_stack(state, "--ray") as running:
         yield running
 
@@ -194,12 +190,10 @@ def test_every_server_refuses_a_missing_or_wrong_password_and_other_host_names(
 
 def test_all_servers_listen_on_loopback_only(stack: StackCommand) -> None:
     names = ["postgres", "s3", "mlflow", "ray"]
-    server_ports = {stack.ports[name]: name for name in names}
+    by_port = {stack.ports[name]: name for name in names}
     listening = [socket for socket in psutil.net_connections("tcp") if socket.status == psutil.CONN_LISTEN]
-    addresses = {
-        server_ports[socket.laddr.port]: socket.laddr.ip for socket in listening if socket.laddr.port in server_ports
-    }
-    assert addresses == dict.fromkeys(server_ports.values(), "127.0.0.1")
+    addresses = {by_port[socket.laddr.port]: socket.laddr.ip for socket in listening if socket.laddr.port in by_port}
+    assert addresses == dict.fromkeys(by_port.values(), "127.0.0.1")
 
 
 def test_no_password_is_in_a_command_line_or_a_log(stack: StackCommand) -> None:
@@ -286,7 +280,7 @@ def test_doctor_names_wrong_secrets(stack: StackCommand, tmp_path: Path) -> None
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 
-FETCH_CHAMPION = """
+FETCH = """
 import json, os, sys
 from agggen_platform.registry import resolve
 from agggen_platform.storage.bundles import get_bundle
@@ -302,18 +296,7 @@ def test_a_killed_stack_keeps_its_data_over_a_restart(
     stack.running.signal(signal.SIGKILL)
     stack.running.process.wait(60)
     stack.wait_until_gone()
-    words = [
-        "-m",
-        "infra.stack",
-        "run",
-        "--state",
-        str(state),
-        "--free-ports",
-        "--",
-        sys.executable,
-        "-c",
-        FETCH_CHAMPION,
-    ]
+    words = ["-m", "infra.stack", "run", "--state", str(state), "--free-ports", "--", sys.executable, "-c", FETCH]
     env = PATHS | {"AGGGEN_CACHE": str(work_folder / "cache"), "AWS_PROFILE": "nobody"}
     with Running(words, work_folder, env) as restarted:
         assert restarted.finish() == 7, restarted.output()

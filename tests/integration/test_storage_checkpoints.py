@@ -39,7 +39,6 @@ class StoredCheckpoints:
         return saved.step
 
     def files(self) -> list[int]:
-        """The steps of the stored checkpoint files."""
         names = self.folder.names("joint")
         return [int(name[len("joint/step-") :][:8]) for name in names if name != "joint/latest.json"]
 

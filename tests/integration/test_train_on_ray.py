@@ -62,12 +62,12 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_resumes(config: JobConfig, tm
     config = replace(config, model=replace(config.model, dropout=0.0, predicate_dropout=0.0))
     stages = {name: replace(getattr(config.training, name), epochs=60, patience=60) for name in ("baseline", "joint")}
     config = replace(config, training=replace(config.training, **stages))
-    uninterrupted = train_job(config, "whole", runs_dir=tmp_path)
+    fault_free = train_job(config, "whole", runs_dir=tmp_path)
 
-    first_events: list[TrainingEvent] = []
+    first: list[TrainingEvent] = []
 
     def interrupt(event: TrainingEvent) -> None:
-        first_events.append(event)
+        first.append(event)
         if (event.stage, event.kind, event.step) == ("baseline", "log", 20):
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -75,13 +75,11 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_resumes(config: JobConfig, tm
         train_job(on(config, 2), "cut", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 130
     assert not (tmp_path / "cut" / "bundle").exists()
-    second_events: list[TrainingEvent] = []
-    done = train_job(config, "cut", runs_dir=tmp_path, show=second_events.append)
+    second: list[TrainingEvent] = []
+    done = train_job(config, "cut", runs_dir=tmp_path, show=second.append)
     for stage in ("baseline", "joint"):
-        assert steps(first_events, stage) + steps(second_events, stage) == list(range(1, 181)), (
-            "an update is missing or repeated"
-        )
-    for name, value in uninterrupted.bundle.metrics.items():
+        assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "missing or repeated"
+    for name, value in fault_free.bundle.metrics.items():
         assert done.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
 
 

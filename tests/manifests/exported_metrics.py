@@ -17,7 +17,7 @@ from agggen_platform.metrics import METRICS
 from agggen_platform.segmentation import rows as segmentation
 
 RECORDED = Path(__file__).with_name("ray_metrics.json")
-LABELS_WITH_VALUES = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")
+VALUED = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")
 """Labels whose values are recorded, too."""
 UNRECORDED = {
     # Exported on machines with GPUs (dashboard/modules/reporter).
@@ -33,19 +33,14 @@ PROMETHEUS_METRICS = {"up": (), "ALERTS": ("alertname", "alertstate")}
 TARGET_LABELS = frozenset({"instance", "job"})  # labels that Prometheus adds
 
 MetricLabels = dict[str, dict[str, frozenset[str]]]
-"""The labels of each metric, and for labels in `LABELS_WITH_VALUES` their values (else empty sets)."""
+"""The labels of each metric, and for labels in `VALUED` their values (else empty sets)."""
 
 
 def read(text: str) -> MetricLabels:
     """The metrics of a Prometheus exposition, by sample name."""
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return merged(
-        {
-            sample.name: {
-                label: frozenset({value} if label in LABELS_WITH_VALUES else ())
-                for label, value in sample.labels.items()
-            }
-        }
+        {sample.name: {label: frozenset({value} if label in VALUED else ()) for label, value in sample.labels.items()}}
         for sample in samples
     )
 

@@ -47,9 +47,9 @@ def test_only_the_gate_is_published_and_only_on_loopback() -> None:
     for name, service in SERVICES.items():
         assert set(service["networks"]) == ({"inside", "loopback"} if name == "gate" else {"inside"}), name
     config = (FOLDER / "gate.cfg").read_text(encoding="utf-8")
-    published_files = sorted(str(port) for port in SERVICES["gate"]["ports"])
+    published = sorted(str(port) for port in SERVICES["gate"]["ports"])
     ports = sorted(re.findall(r"^ +bind :(\d+)$", config, re.MULTILINE))
-    assert published_files == [f"127.0.0.1:{port}:{port}" for port in ports]
+    assert published == [f"127.0.0.1:{port}:{port}" for port in ports]
     targets = re.findall(r"^ +server \S+ ([\w-]+):(\d+)$", config, re.MULTILINE)
     assert sorted(port for _, port in targets) == ports
     assert {service for service, _ in targets} <= set(SERVICES["gate"]["depends_on"])

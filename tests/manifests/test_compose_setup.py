@@ -34,9 +34,7 @@ def secrets_in(state: Path) -> dict[str, str]:
 
 def test_setup_creates_the_missing_secrets_and_folders_of_compose(state: Path) -> None:
     created = set(secrets_in(state))
-    assert created == {*COMPOSE["secrets"], "endpoint_key"}, (
-        "endpoint_key is for the operator, its hash in api_keys for the endpoint"
-    )
+    assert created == {*COMPOSE["secrets"], "endpoint_key"}, "the endpoint reads its hash in api_keys"
     mounts = [mount for service in COMPOSE["services"].values() for mount in service.get("volumes", ())]
     sources = [mount.get("source", "") for mount in mounts]
     folders = {Path(source).name for source in sources if source.startswith("./state/")}

@@ -123,9 +123,7 @@ def test_no_secret_is_in_plain_text(objects: list[Object]) -> None:
     assert of_kind(objects, "Secret") == []
     for item in of_kind(objects, "ConfigMap"):
         assert not any(SECRET_NAME.search(key) for key in item["data"]), name_of(item)
-        assert not any("@" in value for value in item["data"].values()), (
-            f"{name_of(item)} has an @, perhaps a URL with a password"
-        )
+        assert not any("@" in value for value in item["data"].values()), f"{name_of(item)}: a password in a URL?"
     for pod in pods_of(objects):
         for variable in values(pod.template, "env"):
             for entry in variable:
@@ -201,13 +199,11 @@ def test_ports_of_policies_and_services_are_ports_of_their_pods(objects: list[Ob
         for pod in pods_of(objects)
     ]
     for policy, _, ports in peers(objects, "ingress", "from"):
-        selected = [pod_ports for labels, pod_ports in listening if selects(policy["spec"]["podSelector"], labels)]
-        assert selected and all(set(ports) <= pod_ports for pod_ports in selected), name_of(policy)
+        selected = [bound for labels, bound in listening if selects(policy["spec"]["podSelector"], labels)]
+        assert selected and all(set(ports) <= bound for bound in selected), name_of(policy)
     for service in of_kind(objects, "Service"):
         assert service["spec"].get("type", "ClusterIP") == "ClusterIP", name_of(service)
-        [pod_ports] = [
-            pod_ports
-            for labels, pod_ports in listening
-            if selects({"matchLabels": service["spec"]["selector"]}, labels)
+        [bound] = [
+            bound for labels, bound in listening if selects({"matchLabels": service["spec"]["selector"]}, labels)
         ]
-        assert {port["targetPort"] for port in service["spec"]["ports"]} <= pod_ports, name_of(service)
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= bound, name_of(service)

@@ -59,9 +59,7 @@ def entrypoint(name: str, job: str) -> tuple[dict[str, Any], Any]:
 
 @every_job
 def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> None:
-    assert not set(job_of(name, job)["entrypoint"]) & SHELL, (
-        "KubeRay's submitter passes the entrypoint to a shell without quoting"
-    )
+    assert not set(job_of(name, job)["entrypoint"]) & SHELL, "a shell gets it unquoted"
     params, _ = entrypoint(name, job)
     assert str(params["runs"]).startswith(f"{HOME}/job/"), "runs must outlive the head"
     head = head_of(name, job)
@@ -85,14 +83,10 @@ def test_the_resources_of_a_job_fit_its_workers(name: str, job: str) -> None:
         workers = config.cluster.workers or params["concurrent"]
         assert workers * config.cluster.cpus_per_worker <= cpus
         assert workers * config.cluster.gpus_per_worker <= gpus
-        assert bool(config.cluster.gpus_per_worker) == bool(gpus), (
-            "pods have GPUs, but workers use none, or the reverse"
-        )
+        assert bool(config.cluster.gpus_per_worker) == bool(gpus), "unused or missing GPUs"
         assert config.storage.url.startswith("s3://agggen-models/")
     else:
-        assert cluster["enableInTreeAutoscaling"] or params["actors"] <= at_start, (
-            "actors exceed the initial CPUs of a cluster without autoscaling"
-        )
+        assert cluster["enableInTreeAutoscaling"] or params["actors"] <= at_start, "too few initial CPUs for all actors"
         assert params["actors"] <= cpus and params["out"].startswith("s3://agggen-data/")
     if job == "generate":
         assert config.gpus_per_actor * params["actors"] <= gpus
@@ -132,9 +126,7 @@ def test_the_settings_of_serve_and_of_the_endpoint_agree(name: str) -> None:
     assert application.name == APPLICATION and application.route_prefix == "/"
     assert config.bundle == "models:/agggen@champion" and config.security.keys_file is not None
     spec = spec_of(name, "RayService", "agggen")
-    assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, (
-        "the old cluster would be deleted before its requests end"
-    )
+    assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, "deletes active requests"
     assert spec["upgradeStrategy"] == {"type": "NewCluster"} and spec["excludeHeadPodFromServeSvc"] is True
 
 
@@ -149,9 +141,7 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
     check_fits(config, nodes)  # otherwise KubeRay would wait forever
     assert most(config).gpus <= most_gpus
     if config.update == "beside":
-        assert 2 * least(config).gpus <= most_gpus, (
-            "too few GPUs for a rolling update, which starts new replicas before it stops old ones"
-        )
+        assert 2 * least(config).gpus <= most_gpus, "a rolling update starts new replicas before it stops old ones"
 
 
 @both_overlays

@@ -18,8 +18,8 @@ from tests.command import Run
 from tests.unit.cli_write.examples import json_lines, restaurant
 from tests.unit.registry.examples import save_model
 
-OUTSIDE_NAMES = ["../outside", "../../outside", "/outside", "a/../../outside", "./outside", "..\\outside", "out\0side"]
-outside_names = pytest.mark.parametrize("name", OUTSIDE_NAMES)
+OUTSIDE = ["../outside", "../../outside", "/outside", "a/../../outside", "./outside", "..\\outside", "out\0side"]
+outside_names = pytest.mark.parametrize("name", OUTSIDE)
 
 
 def paths_below(folder: Path) -> set[str]:
@@ -42,7 +42,7 @@ def test_a_manifest_that_lists_files_outside_the_bundle_is_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in OUTSIDE_NAMES if "\0" not in name and name[0] != "/"]
+    "name", [name for name in OUTSIDE if "\0" not in name and name[0] != "/"]
 )  # S3 forbids the others
 def test_keys_outside_a_stored_bundle_are_never_written(
     tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch, name: str
@@ -135,7 +135,7 @@ def test_ids_of_records_are_never_names_of_files(
     home.mkdir(parents=True)
     monkeypatch.chdir(home)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, so that nothing is logged
-    records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in OUTSIDE_NAMES if "\0" not in name]
+    records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in OUTSIDE if "\0" not in name]
     json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
     code, _, err = run(*command.replace("BUNDLE", str(bundle)).split())
     assert code == 0, err

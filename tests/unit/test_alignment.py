@@ -87,9 +87,7 @@ def test_ties_and_triples_without_overlap(triples: list, facts: str, complete: b
         ("release", "nothing at all", ([set()], [set()], 3)),
     ],
 )
-def test_required_and_forbidden_triples_of_facts(
-    mode: Literal["paper", "release"], facts: str, expected: object
-) -> None:
+def test_required_and_forbidden_triples(mode: Literal["paper", "release"], facts: str, expected: object) -> None:
     hard = hard_constraints(FIG, facts.split("|"), mode)
     assert (list(hard.required), list(hard.forbidden), hard.max_size) == expected
 

@@ -186,9 +186,7 @@ def test_facts_of_the_corpus_are_used_if_all_texts_have_them() -> None:
     for preset in ("auto", "tiny", "medium"):
         assert config_for(RunConfig, elements, preset).facts.source == "corpus"
     assert config_for(RunConfig, elements, overrides=["facts.source=clauses"]).facts.source == "clauses"
-    assert config_for(RunConfig, elements, "webnlg").facts.source == "embedded", (
-        "the preset's setting of facts must be kept"
-    )
+    assert config_for(RunConfig, elements, "webnlg").facts.source == "embedded", "set by the preset"
     assert config_for(RunConfig, DATA).facts.source == "embedded"
     assert config_for(RunConfig, DATA).corpus.name == "toy"
     assert config_for(RunConfig, DATA, "elements", ["training.seed=5"]).corpus.name == "toy"
@@ -265,9 +263,7 @@ def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:
     record = agggen.Record.of({"id": "1", "triples": [["<b>Bo</b>", "food", "Thai"], ["<b>Bo</b>", "area", "city"]]})
     page = model.generate(record, plan="[area] [food]")._repr_html_()
     assert "<b>" not in page and "&lt;b&gt;" in page
-    assert page.count("background:rgba(230,159,0") == 2 == page.count("background:rgba(86,180,233"), (
-        "the fact must be coloured in plan and text"
-    )
+    assert page.count("background:rgba(230,159,0") == 2 == page.count("background:rgba(86,180,233"), "plan or text"
     several = model.generate([record, RECORD])
     checked = model.check(record, "<b>Bo</b> & Thai in <i>Ulm</i>")._repr_html_()
     assert 'title="[food]">Thai</span> in &lt;i&gt;Ulm' in checked and "area &#x27;city&#x27;: missing" in checked

@@ -91,15 +91,11 @@ def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
 def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) -> None:
     assert run("prepare", "films.csv", "-o", "films", *COLUMNS)[0] == 0
     code, out, _ = run("train", "films", "--print-config", *TINY)
-    assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 512, (
-        "the size of the data must select the preset tiny"
-    )
+    assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 512, "not the preset tiny"
     code, out, _ = run("train", "films", "--preset", "small", "--print-config", *TINY)
     assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 2048
     code, out, _ = run("train", "elements", "--preset", "small", "--print-config")
-    assert code == 0 and json.loads(out)["text"]["min_count"] == 2, (
-        "the folder must be read as a corpus, not as the preset of the same name"
-    )
+    assert code == 0 and json.loads(out)["text"]["min_count"] == 2, "read as the preset of the same name"
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,7 @@ def test_the_tested_extras_are_those_of_pyproject() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     (ours,) = (requirement for requirement in extras["dev"] if requirement.startswith("agggen["))
-    assert set(EXTRAS.values()) < set(extras) - {"dev"} == set(ours[len("agggen[") : -1].split(",")), (
-        "the extra dev must include all others"
-    )
+    assert set(EXTRAS.values()) < set(extras) - {"dev"} == set(ours[len("agggen[") : -1].split(",")), "dev has all"
     for package, extra in EXTRAS.items():
         names = {re.split(r"[^\w-]", requirement)[0]: name for name in ("serve", "ray") for requirement in extras[name]}
         assert names.get(package, extra) == extra, package

@@ -34,13 +34,11 @@ def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st
         for unused in permutations(order[n_prefix:])
         for continuation in (aggregations_of(unused, level or largest) if unused else [()])
     ]
-    expected = sorted(
-        (-chain_score(scores, continuation, prefix), prefix + continuation) for continuation in continuations
-    )
-    assert PlanDistribution(n, scores, level=level).complete(prefix) == expected[0][1]
+    best = sorted((-chain_score(scores, continuation, prefix), prefix + continuation) for continuation in continuations)
+    assert PlanDistribution(n, scores, level=level).complete(prefix) == best[0][1]
     plans = k_best(scores.adjusted(level), 10, prefix)
-    assert [plan.states for plan in plans] == [plan for _, plan in expected[:10]]
-    assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in expected[:10]], abs=1e-12)
+    assert [plan.states for plan in plans] == [plan for _, plan in best[:10]]
+    assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in best[:10]], abs=1e-12)
 
 
 @pytest.mark.parametrize(

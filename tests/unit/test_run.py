@@ -82,7 +82,6 @@ def same_weights(one: agggen.Model, other: agggen.Model) -> bool:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[agggen.Model, Counter[str]]:
-    """An uninterrupted run."""
     return run(tmp_path_factory.mktemp("run"))
 
 
@@ -163,9 +162,7 @@ def test_every_reference_becomes_an_example_and_limit_counts_records() -> None:
     data, limited = prepare(config(), TRAIN, DEV), prepare(config(corpus={"limit": 4}), TRAIN, DEV)
     assert (len(data.train), len(data.dev), len(limited.train), len(limited.dev)) == (18, 6, 8, 6)
     assert {example.id for example in limited.train} == {f"person-{index}" for index in range(4)}
-    assert len(limited.encoder.vocabulary) < len(data.encoder.vocabulary), (
-        "only words of the training records must be known"
-    )
+    assert len(limited.encoder.vocabulary) < len(data.encoder.vocabulary), "words of other records"
 
 
 def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
@@ -220,9 +217,7 @@ def test_large_records_and_texts_without_words_are_rejected() -> None:
     assert str(rejects[-1]) == f"people/train: record 'wordless': the text {JOINER!r} contains no words"
     assert [reject.id for reject in data.rejects["people/dev"]] == ["wordless"]
     assert [example.id for example in data.train] == [r.id for r in TRAIN for _ in range(2)] + ["wordless"] * 2
-    assert not any(name.startswith("p1") for name in data.encoder.predicates), (
-        "the vocabulary has words of rejected texts"
-    )
+    assert not any(name.startswith("p1") for name in data.encoder.predicates), "learned from rejected texts"
     assert not prepare(config(), TRAIN, DEV).rejects
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agggen.model.batch import Example
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
 from agggen.training.schedules import ScheduleName, schedule
-from tests.unit.model.enumeration import members, random_example, unpruned_sets
+from tests.unit.model.enumeration import fitting_sets, members, random_example
 
 
 @st.composite
@@ -34,14 +34,11 @@ def corpora(draw: st.DrawFn) -> list[Example]:
 
 
 def enumerated_cost(example: Example, max_group_size: int, most_broken: int) -> int:
-    """`joint_costs` of an example, by enumeration."""
     total = 0
     for fact, tokens in enumerate(example.facts):
         required = members(example.required[fact]) if example.required else frozenset()
         forbidden = members(example.forbidden[fact]) if example.forbidden else frozenset()
-        sets = unpruned_sets(
-            len(example.predicates), max_group_size, example.max_size, required, forbidden, most_broken
-        )
+        sets = fitting_sets(len(example.predicates), max_group_size, example.max_size, required, forbidden, most_broken)
         total += (len(sets) + 1) * (len(tokens) + 1)
     return total
 

@@ -22,14 +22,14 @@ from agggen.training.loop import Stage, StageConfig, Trainer
 from tests.unit.toy_training import (
     CONFIG,
     DEV,
-    DROPOUT_CONFIG,
+    DROPOUT,
     STAGES,
     TRAIN,
     Log,
     callback,
     fresh_model,
     same,
-    shuffle_words,
+    shuffle,
     trainer,
     weights,
 )
@@ -37,7 +37,7 @@ from tests.unit.toy_training import (
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("stop_at", [1, 5, 7, 12])
-@pytest.mark.parametrize(("accumulate", "substitute"), [(1, None), (2, shuffle_words)])
+@pytest.mark.parametrize(("accumulate", "substitute"), [(1, None), (2, shuffle)])
 def test_a_stopped_run_resumes_exactly(
     tmp_path: Path, stage: Stage, stop_at: int, accumulate: int, substitute: Any
 ) -> None:
@@ -145,15 +145,9 @@ def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
         (lambda: trainer(config=replace(CONFIG, schedule="noam")), r"config\.schedule 'linear', this run has 'noam'"),
         (lambda: trainer(seed=6), "written with seed 5, this run has 6"),
         (lambda: trainer("joint"), "written with stage 'baseline', this run has 'joint'"),
-        (
-            lambda: trainer(model=fresh_model(config=replace(DROPOUT_CONFIG, width=16))),
-            r"model\.width 8, this run has 16",
-        ),
-        (
-            lambda: trainer(model=fresh_model(config=replace(DROPOUT_CONFIG, dropout=0.1))),
-            r"model\.dropout 0\.3, .* 0\.1",
-        ),
-        (lambda: trainer(model=JointModel(DROPOUT_CONFIG, 25, 20, 8)), "model of another shape: size mismatch"),
+        (lambda: trainer(model=fresh_model(config=replace(DROPOUT, width=16))), r"model\.width 8, this run has 16"),
+        (lambda: trainer(model=fresh_model(config=replace(DROPOUT, dropout=0.1))), r"model\.dropout 0\.3, .* 0\.1"),
+        (lambda: trainer(model=JointModel(DROPOUT, 25, 20, 8)), "model of another shape: size mismatch"),
         (lambda: trainer(train=TRAIN[1:]), "written with texts"),
         (lambda: trainer(dev=DEV[1:]), "written with texts"),
     ],

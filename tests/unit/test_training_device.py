@@ -30,9 +30,7 @@ class OneDevice(TorchDispatchMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        tensors = [
-            find_subcommand for find_subcommand in tree_leaves((args, kwargs)) if isinstance(find_subcommand, Tensor)
-        ]
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         devices = {tensor.device.type for tensor in tensors if tensor.dim()}
         result = func(*args, **kwargs)
         if func in COPIES:

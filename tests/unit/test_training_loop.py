@@ -26,7 +26,7 @@ from tests.unit.toy_training import (
     ALL,
     CONFIG,
     DEV,
-    DROPOUT_CONFIG,
+    DROPOUT,
     STAGES,
     TRAIN,
     Log,
@@ -34,7 +34,7 @@ from tests.unit.toy_training import (
     fresh_model,
     gradients,
     same,
-    shuffle_words,
+    shuffle,
     trainer,
     weights,
 )
@@ -53,7 +53,7 @@ def test_losses_are_determined_by_the_seed(stage: Stage) -> None:
         return log.losses
 
     assert losses(1) == losses(1) != losses(2)
-    assert losses(1) != losses(1, substitute=shuffle_words) == losses(1, substitute=shuffle_words)
+    assert losses(1) != losses(1, substitute=shuffle) == losses(1, substitute=shuffle)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -118,7 +118,7 @@ def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
         epochs=4, learning_rate=1e-2, transition_learning_rate=3e-2, warmup=5, max_records=10, schedule="noam"
     )
     train, dev = [toy(seed) for seed in range(100)], [toy(seed) for seed in range(200, 220)]
-    model = fresh_model(config=replace(DROPOUT_CONFIG, width=16, feed_forward=32, dropout=0.0))
+    model = fresh_model(config=replace(DROPOUT, width=16, feed_forward=32, dropout=0.0))
     baseline = trainer("baseline", config, model, train=train, dev=dev)
     before = baseline.evaluate()["dev_loss"]
     baseline.run()
@@ -137,7 +137,7 @@ def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_development_loss_is_per_scored_position_and_not_smoothed(stage: Stage) -> None:
-    model = fresh_model(config=replace(DROPOUT_CONFIG, dropout=0.0))
+    model = fresh_model(config=replace(DROPOUT, dropout=0.0))
     training = trainer(stage, replace(CONFIG, label_smoothing=0.2), model=model)
     loss = training.evaluate()["dev_loss"]
     with torch.no_grad():
@@ -150,9 +150,7 @@ def test_the_development_loss_is_per_scored_position_and_not_smoothed(stage: Sta
     assert loss == pytest.approx(-sum(totals) / positions, rel=1e-5)
     if stage == "baseline":
         model.train()
-        assert float(training._loss(collate(DEV, whole=True))) > loss * positions + 1e-3, (
-            "the training loss must be smoothed"
-        )
+        assert float(training._loss(collate(DEV, whole=True))) > loss * positions + 1e-3, "it must be smoothed"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.bulk.model import Model
-from tests.bulk_jobs import RECORDS, Bulk, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import RECORDS, Bulk, numbered_records, published, write_jsonl
 
 
 @pytest.fixture(scope="session")
@@ -16,11 +16,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def fault_free(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The output of an uninterrupted job of one process."""
-    out = tmp_path_factory.mktemp("uninterrupted")
+    out = tmp_path_factory.mktemp("fault_free")
     Bulk(model, source, out)()
-    return published_files(out)
+    return published(out)
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from agggen_platform.bulk.model import open_model
 from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import RECORDS, Bulk, numbered_records, published_files, write_jsonl
+from tests.bulk_jobs import RECORDS, Bulk, numbered_records, published, write_jsonl
 from tests.unit.serve.conftest import save_tiny_model
 
 
 def test_a_finished_job_is_not_repeated(
-    bulk: Bulk, uninterrupted: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    bulk: Bulk, fault_free: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bulk()
     with monkeypatch.context() as patch:
@@ -33,12 +33,12 @@ def test_a_finished_job_is_not_repeated(
     next((bulk.out / "texts").iterdir()).write_bytes(b"half")  # only a damaged part is written again
     repaired = bulk().progress
     assert repaired is not None and repaired.reused == repaired.total - 1
-    assert published_files(bulk.out) == uninterrupted
+    assert published(bulk.out) == fault_free
 
 
 def test_another_jobs_output_is_refused_and_replaced_by_fresh(bulk: Bulk, tmp_path: Path) -> None:
     bulk()
-    before = published_files(bulk.out)
+    before = published(bulk.out)
     with pytest.raises(CorpusError, match=r"another job's texts \(inference.plans: 2 there, 1 now\).*--fresh"):
         bulk("inference.plans=1")
     with pytest.raises(CorpusError, match=r"another job's texts \(input: "):
@@ -46,7 +46,7 @@ def test_another_jobs_output_is_refused_and_replaced_by_fresh(bulk: Bulk, tmp_pa
     retrained = open_model(str(save_tiny_model(tmp_path / "bundle", seed=6)))
     with pytest.raises(CorpusError, match=r"another job's texts \(bundle: "):
         bulk(model=retrained)
-    assert published_files(bulk.out) == before
+    assert published(bulk.out) == before
     (bulk.out / "notes.txt").write_text("mine")
     (bulk.out / "texts" / ".0.parquet.0badcafe.tmp.42.tmp").touch()  # left by a killed worker
     bulk("format=jsonl", model=retrained, fresh=True)
@@ -98,4 +98,4 @@ def test_output_is_not_published_if_the_input_changed(bulk: Bulk, tmp_path: Path
 
     with pytest.raises(JobError, match=r"in\.parquet changed while it was read"):
         bulk(source=source, progress=change)
-    assert not published_files(bulk.out)
+    assert not published(bulk.out)

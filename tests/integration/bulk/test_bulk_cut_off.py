@@ -21,13 +21,13 @@ from agggen_platform.bulk.worker import BulkWorker
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS
-from tests.bulk_jobs import RECORDS, Bulk, interrupt_after, numbered_records, published_files, rejects, texts
+from tests.bulk_jobs import RECORDS, Bulk, interrupt_after, numbered_records, published, rejects, texts
 
 
-def test_an_interrupted_job_is_resumed(bulk: Bulk, uninterrupted: dict[str, bytes]) -> None:
+def test_an_interrupted_job_is_resumed(bulk: Bulk, fault_free: dict[str, bytes]) -> None:
     with pytest.raises(KeyboardInterrupt):
         bulk(progress=interrupt_after(4))
-    assert not published_files(bulk.out)
+    assert not published(bulk.out)
     parts = sorted((bulk.out / "texts").iterdir())
     parts[2].write_bytes(b"PAR1 and no more")
     start_marker = bulk.out / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
@@ -37,7 +37,7 @@ def test_an_interrupted_job_is_resumed(bulk: Bulk, uninterrupted: dict[str, byte
     report = bulk()
     assert report.progress is not None
     assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
-    assert published_files(bulk.out) == uninterrupted
+    assert published(bulk.out) == fault_free
 
 
 def test_a_job_over_several_files_is_resumed_with_another_shard_size(bulk: Bulk, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ class KilledWorker(BulkWorker):
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
-    bulk: Bulk, uninterrupted: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    bulk: Bulk, fault_free: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_module, "BulkWorker", KilledWorker)
     report = bulk("actors=2", "max_reject_share=0.2")
@@ -77,7 +77,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     (bulk.out / "manifest.json").unlink()
     repeated = bulk()  # failed shards are retried
     assert repeated.progress is not None and repeated.progress.reused == 5
-    assert published_files(bulk.out) == uninterrupted
+    assert published(bulk.out) == fault_free
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -90,10 +90,10 @@ def test_an_error_in_an_actor_reaches_the_user(bulk: Bulk) -> None:
     assert own_handler.level == logging.NOTSET, "regression: a job lowered the user's own handlers to errors"
 
 
-def test_a_part_of_another_jobs_surviving_worker_is_removed(bulk: Bulk, uninterrupted: dict[str, bytes]) -> None:
+def test_a_part_of_another_jobs_surviving_worker_is_removed(bulk: Bulk, fault_free: dict[str, bytes]) -> None:
     def write_late(progress: Progress) -> None:
         if progress.shards == 6:
             (bulk.out / "texts" / "000000-0123456789abcdef.parquet").write_bytes(b"of another job")
 
     bulk(progress=write_late)
-    assert published_files(bulk.out) == uninterrupted
+    assert published(bulk.out) == fault_free

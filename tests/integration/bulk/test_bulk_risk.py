@@ -15,15 +15,14 @@ from agggen.errors import ConfigError, CorpusError
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import SCORES
 from agggen_platform.storage.critics import open_critic
-from tests.bulk_jobs import RECORDS, Bulk, local_config, numbered_records, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, Bulk, in_process, numbered_records, texts, write_jsonl
 from tests.command import command
 
 SETTINGS = ("critic=included", "n_best=2", "inference.verify=off")
 
 
 def library_scores(model: Model) -> list[Mapping[str, float]]:
-    """The library's scores of the job's texts."""
-    generator, config = load_generator(model.address, model.fingerprint, "cpu"), local_config(model, *SETTINGS)
+    generator, config = load_generator(model.address, model.fingerprint, "cpu"), in_process(model, *SETTINGS)
     records = list(numbered_records(RECORDS))
     written = generator.generate(records, None, False, 2, config.inference)
     pairs = [(record, text.text) for record, texts in zip(records, written, strict=True) for text in texts]

@@ -69,7 +69,6 @@ class Script:
         return [request.headers.get(name) for request in self.requests]
 
     def ids(self) -> list[list[str | None]]:
-        """The ids of the records of each request."""
         return [[record.get("id") for record in records_in(request)] for request in self.requests]
 
 

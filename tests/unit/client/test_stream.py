@@ -137,8 +137,8 @@ def test_records_that_stay_lost_get_their_error_and_do_not_block_others(waits: l
 
 def test_an_error_that_ends_a_stream_follows_the_earlier_answers(waits: list[float]) -> None:
     def breaking(request: httpx.Request) -> httpx.Response:
-        violations = records_in(request)[0]["id"] == "r4"
-        return problem(503, "unavailable", retryable=True) if violations else answer_all(request)
+        broken = records_in(request)[0]["id"] == "r4"
+        return problem(503, "unavailable", retryable=True) if broken else answer_all(request)
 
     names: list[str] = []
     with pytest.raises(UnavailableError):

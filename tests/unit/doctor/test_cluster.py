@@ -35,9 +35,7 @@ TOKEN = "0123456789abcdef" * 4
         (JOINING, {"RAY_AUTH_TOKEN_PATH": "absent"}, "error"),
     ],
 )
-def test_findings_about_the_ray_token(
-    settings: Settings, variables: dict[str, str], level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_token(settings: Settings, variables: dict[str, str], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, mode in (("private", 0o600), ("readable", 0o644)):
         Path(name).write_text(TOKEN)
         Path(name).chmod(mode)

@@ -18,9 +18,7 @@ def test_the_settings_of_a_job() -> None:
     assert (settings.cluster, settings.storage, settings.tracking) == ("head:6379", "s3://m/r", "http://mlflow:5000")
     assert (settings.corpus, settings.workers, settings.gpus_per_worker) == ("elements", 4, 1.0)
     assert settings.distributed
-    assert settings_of(None, (), "runs") == Settings(), (
-        "without overrides, no configuration is read, which would import torch"
-    )
+    assert settings_of(None, (), "runs") == Settings(), "reading a configuration would import torch"
 
 
 @pytest.mark.parametrize(

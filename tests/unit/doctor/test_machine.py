@@ -54,9 +54,7 @@ def test_installed_packages_must_be_in_the_declared_ranges(
         (Settings(workers=2, gpus_per_worker=1, address="head:6379"), False, "note"),
     ],
 )
-def test_findings_about_torch_without_gpu(
-    settings: Settings, driver: bool, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_without_gpu(settings: Settings, driver: bool, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/nvidia-smi" if driver else None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert levels(accelerator(settings))["GPU"] == level

@@ -177,7 +177,6 @@ PARTS = {"all": slice(None, None), "seen": slice(0, SEEN), "unseen": slice(SEEN,
 
 
 def rows_of(data_home: Path, team: str) -> list[dict[str, str]]:
-    """The rows of a team's published scores."""
     return [row for row in published_rows(data_home, "webnlg_2017_challenge") if row["file_prefix"] == team]
 
 

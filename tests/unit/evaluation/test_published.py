@@ -87,9 +87,7 @@ def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> No
         assert system.source
         assert set(system.scores) <= known
         rates = [system.scores[name] for name in SLOT_ERRORS if name in system.scores]
-        assert not rates or sum(rates[:3]) == pytest.approx(
-            rates[3], abs=0.15
-        )  # some sums in the paper are inconsistent
+        assert not rates or sum(rates[:3]) == pytest.approx(rates[3], abs=0.15)  # the paper's sums are inexact
     assert result.split in get_corpus(result.corpus).splits
     assert len({system.system for system in result.systems}) == len(result.systems)
     assert board_for(result.corpus, result.split, result.inputs, result.protocol, result.trained_on) == (result, "")

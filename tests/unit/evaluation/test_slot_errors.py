@@ -66,10 +66,10 @@ def test_phrases_express_their_values(slot: str, value: str, phrase: str, readin
         ("area", "city centre", "downtown", None),
     ],
 )
-def test_phrases_of_the_plain_reading_only(slot: str, value: str, phrase: str, published_files: str | None) -> None:
+def test_phrases_of_the_plain_reading_only(slot: str, value: str, phrase: str, published: str | None) -> None:
     zizzi, text = record((slot, value)), f"Zizzi: {phrase}."
     assert errors(zizzi, text, "plain") == []
-    assert errors(zizzi, text) == [f"{'wrong' if published_files else 'missed'} {slot}: {value} / {published_files}"]
+    assert errors(zizzi, text) == [f"{'wrong' if published else 'missed'} {slot}: {value} / {published}"]
 
 
 def test_errors_of_the_published_reading_only() -> None:

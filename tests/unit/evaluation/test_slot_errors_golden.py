@@ -58,20 +58,20 @@ def printed(row: dict[str, str]) -> list[float]:
 def tgen(data_home: Path, group: str) -> tuple[Path, list[float]]:
     """The output of the first run, and the published rates (means of five runs)."""
     table = published_rows(data_home, "e2e_cleaning_tgen_ser")
-    published_files = {row["group (mean of 5 runs)"]: printed(row) for row in table}
-    return data_home / "outputs" / "e2e_cleaning" / f"{group}.run0.txt", published_files[group]
+    published = {row["group (mean of 5 runs)"]: printed(row) for row in table}
+    return data_home / "outputs" / "e2e_cleaning" / f"{group}.run0.txt", published[group]
 
 
 def test_golden_rates_of_aggen(data_home: Path, original: list[Record]) -> None:
     table = published_rows(data_home, "agggen_paper_e2e")
-    published_files = {row["kind"]: printed(row) for row in table if row["source_run"] == "e2e.old.hmm"}
+    published = {row["kind"]: printed(row) for row in table if row["source_run"] == "e2e.old.hmm"}
     outputs = sorted((data_home / "agggen_release" / "system_outputs" / "e2e.old.hmm").glob("*.candidate"))
     assert len(outputs) == 3
     rates_of_outputs = [rates(original, output) for output in outputs]
     mean = [sum(values) / 3 for values in zip(*rates_of_outputs, strict=True)]
-    assert mean == pytest.approx(published_files["recomputed mean"], abs=0.05)
+    assert mean == pytest.approx(published["recomputed mean"], abs=0.05)
     for result in rates_of_outputs:  # three checkpoints of one run
-        assert result == pytest.approx(published_files["published"], abs=0.15)
+        assert result == pytest.approx(published["published"], abs=0.15)
 
 
 @pytest.mark.parametrize("system", ["tgen-minus", "tgen-std", "tgen-plus"])
@@ -81,19 +81,19 @@ def test_golden_rates_of_tgen(data_home: Path, original: list[Record], system: s
     Of the 94 values that the run of tgen-plus misses, 90 have no word in the text that could be about their slot: it
     misses at least 2.07 %, and the mean is 1.75.
     """
-    output, published_files = tgen(data_home, f"train-orig_test-orig/{system}")
+    output, published = tgen(data_home, f"train-orig_test-orig/{system}")
     result = rates(original, output)
-    assert result[0] == pytest.approx(published_files[0], abs=0.15)
-    assert result == pytest.approx(published_files, abs=0.8)
+    assert result[0] == pytest.approx(published[0], abs=0.15)
+    assert result == pytest.approx(published, abs=0.8)
 
 
 def test_golden_rates_of_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
     """The plain reading finds fewer errors: an average rating does not express an average price."""
-    output, published_files = tgen(data_home, "train-clean_test-clean/tgen-std")
-    assert rates(cleaned, output) == pytest.approx(published_files, abs=0.15)
-    output, published_files = tgen(data_home, "train-orig_test-clean/tgen-std")
+    output, published = tgen(data_home, "train-clean_test-clean/tgen-std")
+    assert rates(cleaned, output) == pytest.approx(published, abs=0.15)
+    output, published = tgen(data_home, "train-orig_test-clean/tgen-std")
     result, plain = rates(cleaned, output), rates(cleaned, output, "plain")
-    assert result == pytest.approx(published_files, abs=0.8)
+    assert result == pytest.approx(published, abs=0.8)
     assert plain[0] < result[0] and plain[3] < result[3]
 
 

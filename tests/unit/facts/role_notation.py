@@ -12,7 +12,6 @@ _PIECE = re.compile(r"\[(?P<role>[A-Z0-9-]+): (?P<inside>[^\]]+)\]|(?P<outside>[
 
 
 def tags_of(description: str) -> tuple[list[str], list[str]]:
-    """The words of a description and their BIO tags."""
     words: list[str] = []
     tags: list[str] = []
     for match in _PIECE.finditer(description):

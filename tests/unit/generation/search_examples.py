@@ -38,7 +38,7 @@ TASKS = [
 ]
 
 
-def model_with_end_bias(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
+def tiny_writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
     """A tiny model whose end mark has the bias `end`, so that lengths of facts vary."""
     model = tiny_model(seed, **settings)
     with torch.no_grad():
@@ -63,7 +63,7 @@ def search(
     return [result[task] for task in range(len(tasks))]
 
 
-def check_against_slow_search(
+def check_search(
     model: JointModel,
     config: BeamConfig,
     tasks: Sequence[Task] = TASKS,
@@ -80,10 +80,8 @@ def check_against_slow_search(
 
 def assert_same(result: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
     assert [h.facts for h in result] == [h.facts for h in expected]
-    for hypothesis, other in zip(result, expected, strict=True):
-        assert (hypothesis.log_probability, hypothesis.score) == pytest.approx(
-            (other.log_probability, other.score), abs=1e-8
-        )
+    for h, e in zip(result, expected, strict=True):
+        assert (h.log_probability, h.score) == pytest.approx((e.log_probability, e.score), abs=1e-8)
 
 
 def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
@@ -167,7 +165,7 @@ def slow_search(
         prefix = PlanPrefix.of(task.record, task.groups).first(number)
         constraint = constrain(prefix) if constrain else None
         mark = LAST if prefix.last else FACT
-        active, done, unconstrained_scores, idle_steps = finished, list[tuple[float, PartialText]](), list[float](), 0
+        active, done, free_scores, idle_steps = finished, list[tuple[float, PartialText]](), list[float](), 0
         min_words = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
             extended, best = [], max((ended for ended, _ in done), default=-math.inf)
@@ -182,7 +180,7 @@ def slow_search(
                         if not config.block_ngrams or new.words[-config.block_ngrams :] not in blocked:
                             extended.append(new)
                     elif step >= min_words:
-                        unconstrained_scores.append(score(new, step))
+                        free_scores.append(score(new, step))
                         judged = p > math.exp(LIKELY_END) and score(new, step) > best - SCORE_MARGIN
                         parent = next(parent for parent in finished if parent.facts == text.facts)
                         judged &= new.log_p - parent.log_p >= search_words.LOWEST_WORD_LOG_P * (step + 1)
@@ -194,11 +192,7 @@ def slow_search(
             best_active = max((score(text, step + 1) for text in active), default=-math.inf)
             if not active or (len(done) >= k and done[-1][0] >= best_active):
                 break
-            if (
-                constraint is not None
-                and len(unconstrained_scores) >= k
-                and sorted(unconstrained_scores)[-k] >= best_active
-            ):
+            if constraint is not None and len(free_scores) >= k and sorted(free_scores)[-k] >= best_active:
                 idle_steps += 1
                 if idle_steps == PATIENCE or (done and done[0][0] >= best_active):
                     break

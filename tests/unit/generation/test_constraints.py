@@ -19,12 +19,12 @@ from agggen.generation.words import FALLBACK_WORD_LOG_P, FAULT_COST, PATIENCE
 from tests.unit.generation.search_examples import (
     RECORDS,
     TASKS,
-    check_against_slow_search,
+    check_search,
     histories,
     may_end,
-    model_with_end_bias,
     must_follow,
     search,
+    tiny_writer,
 )
 
 pytestmark = pytest.mark.usefixtures("improbable_facts")
@@ -76,9 +76,7 @@ def test_search_equals_slow_search(
     """Facts must have the values of their triples and no forbidden words."""
     monkeypatch.setattr("agggen.generation.words.LOWEST_WORD_LOG_P", lowest)
     constrain = constrained(lambda words: len(words) != 4, 9, bind, full_stop=8)
-    check_against_slow_search(
-        model_with_end_bias(seed, end, history=history), replace(CONFIG, beam=beam), constrain=constrain
-    )
+    check_search(tiny_writer(seed, end, history=history), replace(CONFIG, beam=beam), constrain=constrain)
 
 
 @histories
@@ -86,18 +84,16 @@ def test_search_equals_slow_search(
 def test_without_constraints_only_hypotheses_that_pass_are_continued(
     history: str, seed: int, end: float, beam: int
 ) -> None:
-    model, config = model_with_end_bias(seed, end, history=history), replace(CONFIG, beam=beam)
+    model, config = tiny_writer(seed, end, history=history), replace(CONFIG, beam=beam)
     judging = constrained(lambda words: sum(words) % 3 > 0)
-    results = check_against_slow_search(
-        model, config, must_pass=lambda prefix: judging(prefix) if prefix.record != 3 else None
-    )
+    results = check_search(model, config, must_pass=lambda prefix: judging(prefix) if prefix.record != 3 else None)
     assert list(map(len, results)) != list(map(len, search(model, config)))
 
 
 def test_a_plan_is_abandoned_when_its_fallbacks_cost_more_than_the_best_text() -> None:
     constrain = constrained(lambda words: not {*value(0, 1)} <= {*words})
     tasks = [Task(0, ((0, 2),)), Task(0, ((1,), (0, 2)))]
-    model = model_with_end_bias(1, end=3.0)
+    model = tiny_writer(1, end=3.0)
     best = search(model, CONFIG, tasks, constrain=constrain)[1][0]
     for margin, reached in ((1.0, True), (-1.0, False)):
         required = best.score - FAULT_COST - margin
@@ -114,7 +110,7 @@ def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
 
     constrain = constrained(reject)
     config = BeamConfig(beam=3, max_fact_tokens=PATIENCE + 40, block_ngrams=0)
-    for task, result in zip(TASKS, search(model_with_end_bias(end=3.0), config, constrain=constrain), strict=True):
+    for task, result in zip(TASKS, search(tiny_writer(end=3.0), config, constrain=constrain), strict=True):
         (text,) = result
         prefixes = PlanPrefix.of(task.record, task.groups).prefixes()
         assert text.facts == tuple(constrain(prefix).fallback() for prefix in prefixes)
@@ -130,9 +126,7 @@ def test_a_full_stop_precedes_a_fallback_within_a_sentence() -> None:
     assert constraint.fallback_after([[5, 8]]) == (0, [9, 7, 8])
     assert constraint.fallback_after([[5, 8, 9, 4]]) == (0, [7, 8])
     assert constraint.fallback_after([[5]]) == (0, [7, 8])
-    assert constraint.fallback_after([[5, 7], [5, 8, 7], [5, 8]]) == (2, [9, 7, 8]), (
-        "the first hypothesis after which a sentence may end is used"
-    )
+    assert constraint.fallback_after([[5, 7], [5, 8, 7], [5, 8]]) == (2, [9, 7, 8]), "the first that may end"
     assert constraint.fallback_after([[5, 7], [5, 8, 9, 4], [5, 8]]) == (1, [7, 8])
     assert constraint.fallback_after([[5, 7], [5, 8, 7]]) == (None, [9, 7, 8]), "no sentence may end here"
 

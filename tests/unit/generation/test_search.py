@@ -22,11 +22,11 @@ from tests.unit.generation.search_examples import (
     TASKS,
     Groups,
     assert_same,
-    check_against_slow_search,
+    check_search,
     histories,
-    model_with_end_bias,
     ngrams,
     search,
+    tiny_writer,
 )
 from tests.unit.model.enumeration import random_example
 
@@ -45,7 +45,7 @@ CONFIG = BeamConfig(beam=3, max_fact_tokens=4)
     ids=["three beams", "minimum length", "one beam"],
 )
 def test_cached_search_equals_uncached_search(history: str, settings: dict[str, Any], config: BeamConfig) -> None:
-    check_against_slow_search(model_with_end_bias(history=history, **settings), config)
+    check_search(tiny_writer(history=history, **settings), config)
 
 
 @settings(max_examples=60)
@@ -53,7 +53,7 @@ def test_cached_search_equals_uncached_search(history: str, settings: dict[str, 
 def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObject) -> None:
     draw = data.draw
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
-    model = model_with_end_bias(
+    model = tiny_writer(
         draw(st.integers(0, 99)), draw(st.floats(-6, 40)), history=draw(st.sampled_from(["shared", "masked"]))
     )
     records = [random_example(draw(st.integers(0, 99)), size, [1]) for size in sizes]
@@ -69,7 +69,7 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
         max_fact_tokens=draw(st.integers(1, 4)),
         block_ngrams=draw(st.integers(0, 3)),
     )
-    check_against_slow_search(model, config, tasks, records)
+    check_search(model, config, tasks, records)
 
 
 # --- optimality, with the scores of training ---
@@ -137,16 +137,16 @@ def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: i
     ids=["regression: facts were empty", "regression: with a minimum above the maximum, no fact could end"],
 )
 def test_lengths_are_within_the_settings(end: float, config: BeamConfig) -> None:
-    check_against_slow_search(model_with_end_bias(end=end), config, TASKS[:6])
+    check_search(tiny_writer(end=end), config, TASKS[:6])
 
 
 def test_no_ngram_crosses_a_boundary_of_facts() -> None:
     """Regression: the last word of a fact and the first of the next counted as a bigram."""
-    model, word = model_with_end_bias(end=40.0, copy=False), 9
+    model, word = tiny_writer(end=40.0, copy=False), 9
     with torch.no_grad():
         model.output_bias[word] += 20
     config = BeamConfig(beam=2, length_penalty=0.0, min_tokens_per_triple=1, max_fact_tokens=2, block_ngrams=2)
-    (result,) = check_against_slow_search(model, config, [Task(0, ((2,), (0, 1)))])
+    (result,) = check_search(model, config, [Task(0, ((2,), (0, 1)))])
     assert result[0].facts == ((word,), (word, word))
 
 
@@ -154,7 +154,7 @@ def test_no_ngram_crosses_a_boundary_of_facts() -> None:
 def test_a_fact_with_an_improbable_end_stops_at_the_maximum_length(end: float) -> None:
     """exp(-1e4) underflows to 0; -1e12 is below `IMPOSSIBLE`."""
     for task, result in zip(
-        TASKS, search(model_with_end_bias(end=end, copy=False), BeamConfig(max_fact_tokens=3)), strict=True
+        TASKS, search(tiny_writer(end=end, copy=False), BeamConfig(max_fact_tokens=3)), strict=True
     ):
         assert len(result[0].facts) == len(task.groups)
         assert all(len(words) <= 3 for words in result[0].facts)
@@ -168,9 +168,7 @@ def test_a_fact_with_an_improbable_end_stops_at_the_maximum_length(end: float) -
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_lower_precision_returns_similar_scores(dtype: torch.dtype) -> None:
     config, tolerance = BeamConfig(beam=2, max_fact_tokens=4), 1e-4 if dtype == torch.float32 else 0.2
-    for result, expected in zip(
-        search(model_with_end_bias().to(dtype), config), search(model_with_end_bias(), config), strict=True
-    ):
+    for result, expected in zip(search(tiny_writer().to(dtype), config), search(tiny_writer(), config), strict=True):
         assert result[0].log_probability == pytest.approx(expected[0].log_probability, rel=tolerance)
 
 
@@ -198,7 +196,7 @@ def test_invalid_settings_are_refused(setting: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize("max_facts", [1, 2, 3, 99])
 def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts do not depend on the number of facts that are decoded together."""
-    model = model_with_end_bias(history=history)
+    model = tiny_writer(history=history)
     expected = search(model, CONFIG)
     decoded: list[PlanPrefix] = []
     add_facts = BeamSearch._add_facts
@@ -221,7 +219,7 @@ def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: 
 @histories
 @pytest.mark.parametrize("penalty", [0.0, 0.9, 2.0])
 def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: float) -> None:
-    model, config = model_with_end_bias(history=history), replace(CONFIG, length_penalty=penalty)
+    model, config = tiny_writer(history=history), replace(CONFIG, length_penalty=penalty)
     unpruned_results = search(model, config)
     best = [max(h.score for h in result) for result in unpruned_results]
     pruned = 0
@@ -239,7 +237,7 @@ def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: flo
 
 @histories
 def test_tasks_with_a_common_prefix_have_their_own_required_scores(history: str) -> None:
-    model = model_with_end_bias(history=history)
+    model = tiny_writer(history=history)
     for unpruned, unpruned_results in enumerate(search(model, CONFIG)):
         required = [-1e9 if task == unpruned else -1e-3 for task in range(len(TASKS))]
         result = search(model, CONFIG, required_score=required.__getitem__)
@@ -250,7 +248,7 @@ def test_tasks_with_a_common_prefix_have_their_own_required_scores(history: str)
 @histories
 @pytest.mark.parametrize("per_triple", [0.0, -1.0])
 def test_pruning_by_expected_scores_does_not_depend_on_other_tasks(history: str, per_triple: float) -> None:
-    model = model_with_end_bias(history=history)
+    model = tiny_writer(history=history)
     unpruned_results = search(model, CONFIG)
     worst, pruned = min(result[0].score for result in unpruned_results), 0
     for score, length in ((worst, 6), (worst, 100), (0.7 * worst, 100), (1.5 * worst, 8)):

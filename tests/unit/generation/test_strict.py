@@ -28,7 +28,6 @@ STRICT = replace(SHORT, verify="strict", beam=replace(SHORT.beam, max_fact_token
 
 
 def constrained_text(record: Record, plan: str | None = None, **settings: Any) -> Generation:
-    """The constrained text of a record by an untrained model."""
     plans = [Plan.parse(plan)] if plan else None
     ((text,),) = generator().generate([record], plans, config=replace(STRICT, **settings))
     return text
@@ -217,9 +216,7 @@ def elements_record(name: str) -> Record:
     return next(item for item in load_dataset("elements", splits=("dev",)).dev if item.id == f"elements-dev-{name}")
 
 
-NEEDS_FALLBACK = record_of(
-    "namedAfter = the and of water, and to in", "meltingPoint = 14 K", "category = metal", subject="Oda"
-)
+HARD = record_of("namedAfter = the and of water, and to in", "meltingPoint = 14 K", "category = metal", subject="Oda")
 """A record whose first value the shipped model cannot generate."""
 
 
@@ -281,7 +278,7 @@ def test_constrained_texts_complete_the_n_best_list_after_unconstrained_ones(shi
 
 @pytest.mark.parametrize(
     ("record", "n_best", "expected"),
-    [(elements_record("Hg-03"), 3, [1]), (elements_record("Hg-03"), 8, [1, 4]), (NEEDS_FALLBACK, 1, [1, 4])],
+    [(elements_record("Hg-03"), 3, [1]), (elements_record("Hg-03"), 8, [1, 4]), (HARD, 1, [1, 4])],
     ids=["enough texts", "too few texts", "a fallback"],
 )
 def test_the_constrained_search_decodes_other_plans_only_if_the_first_is_not_enough(

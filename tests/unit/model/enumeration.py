@@ -74,7 +74,6 @@ def all_paths(emission: Sequence[Mapping[State, float]], weight: Weight) -> list
 
 
 def paths_of(potentials: Potentials, lattice: Lattice, row: int) -> list[tuple[float, Path]]:
-    """`all_paths` of one row of HMM potentials."""
     start, out = potentials.start[row].tolist(), potentials.out[row].tolist()
     emission = [
         {state: score for state, score in zip(lattice.states, scores, strict=True) if score > IMPOSSIBLE / 2}
@@ -176,12 +175,12 @@ class TransitionFormulas:
 # --- pruning ---
 
 
-def violations(group: frozenset[int], required: frozenset[int], forbidden: frozenset[int]) -> int:
+def violated(group: frozenset[int], required: frozenset[int], forbidden: frozenset[int]) -> int:
     """The number of hard-alignment constraints of a fact that a set violates."""
     return len(required - group) + len(forbidden & group)
 
 
-def unpruned_sets(
+def fitting_sets(
     n_predicates: int,
     max_group_size: int,
     max_size: int,
@@ -192,7 +191,7 @@ def unpruned_sets(
     """The sets of one fact that violate at most `most_broken` constraints (METHOD 4 in agggen/README.md)."""
     all_sets = distinct_sets(n_predicates, max_group_size)
     small = {group for group in all_sets if len(group) <= max_size}
-    fitting = {group for group in small if violations(group, required, forbidden) <= most_broken}
+    fitting = {group for group in small if violated(group, required, forbidden) <= most_broken}
     return fitting or small or all_sets
 
 
@@ -303,9 +302,7 @@ class TokenwiseEmission:
             model.embed_target(torch.tensor([[token]]), torch.tensor([position]), position + 1)
             for position, token in enumerate([*before, *inputs])
         ]
-        layer_inputs: list[list[Tensor]] = [
-            [] for _ in decoder.layers
-        ]  # the inputs of each layer so far, (1, 1, D) each
+        layer_inputs: list[list[Tensor]] = [[] for _ in decoder.layers]  # so far, (1, 1, D) each
         hidden = []
         for position, x in enumerate(embedded):
             visible = all_triples if position < len(before) else group_triples

@@ -23,13 +23,13 @@ from tests.unit.model.enumeration import (
     TransitionFormulas,
     all_paths,
     check_inference,
+    fitting_sets,
     log_sum,
     members,
     ordered_states,
     random_example,
     tiny_model,
-    unpruned_sets,
-    violations,
+    violated,
 )
 
 HISTORIES = ("shared", "masked")
@@ -183,9 +183,9 @@ def enumerate_paths(
         for t in range(len(example.facts)):
             masks = example.required, example.forbidden
             required, forbidden = (members(mask[t] if mask else 0) for mask in masks)
-            kept = unpruned_sets(size, most, example.max_size, required, forbidden, 0 if penalty is None else 1)
+            kept = fitting_sets(size, most, example.max_size, required, forbidden, 0 if penalty is None else 1)
             by_set = {
-                group: emission(t, group) - (penalty or 0) * violations(group, required, forbidden) for group in kept
+                group: emission(t, group) - (penalty or 0) * violated(group, required, forbidden) for group in kept
             }
             observed.append({z: by_set[frozenset(z)] for z in ordered_states(size, most) if frozenset(z) in kept})
         return all_paths(observed, TransitionFormulas(model.transitions, example.predicates).log_weight)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agggen.model.batch import Example, allowed_sets, collate
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import lattice
-from tests.unit.model.enumeration import distinct_sets, members, ordered_states, random_example, unpruned_sets
+from tests.unit.model.enumeration import distinct_sets, fitting_sets, members, ordered_states, random_example
 
 
 def test_numbers_of_states_equal_the_papers() -> None:
@@ -84,7 +84,7 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
                 assert not kept
                 continue
             required, forbidden = members(item.required[fact]), members(item.forbidden[fact])
-            assert kept == unpruned_sets(
+            assert kept == fitting_sets(
                 len(item.predicates), max_group_size, item.max_size, required, forbidden, most_broken
             )
             assert kept, "all sets of a fact were pruned"

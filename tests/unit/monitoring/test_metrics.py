@@ -99,8 +99,8 @@ def test_values_that_are_not_numbers_are_left_out(ray: FakeRay) -> None:
 
 def test_a_failing_ray_is_reported_once(ray: FakeRay, caplog: pytest.LogCaptureFixture) -> None:
     metrics._warn_once.cache_clear()
-    violations = patch.object(metrics, "_instrument", side_effect=RuntimeError("the agent is gone"))
-    with caplog.at_level(logging.WARNING), violations, JobMetrics(run="r") as job_metrics:
+    broken = patch.object(metrics, "_instrument", side_effect=RuntimeError("the agent is gone"))
+    with caplog.at_level(logging.WARNING), broken, JobMetrics(run="r") as job_metrics:
         for value in range(3):
             job_metrics.set("tracking_unsent_bytes", value)
     (record,) = caplog.records

@@ -44,10 +44,10 @@ def test_a_pickle_is_refused_and_never_run(own: Path, tmp_path: Path, name: str,
 
 
 def test_a_model_with_nan_weights_fails_the_smoke_test(tmp_path: Path) -> None:
-    violations = small_model(1)
+    broken = small_model(1)
     with torch.no_grad():
-        for parameter in violations.model.parameters():
+        for parameter in broken.model.parameters():
             parameter.fill_(math.nan)
-    save_bundle(tmp_path / "bundle", violations)
+    save_bundle(tmp_path / "bundle", broken)
     element, own = smoke(admit(str(tmp_path / "bundle"))[0])
     assert "elements-dev-" in element and "'smoke'" in own

@@ -28,7 +28,6 @@ def checked(
 
 
 def faithfulness(rows: Sequence[Row]) -> dict[str, Score]:
-    """The scores of the section "faithfulness"."""
     values = read_values([row.record for row in rows], [row.text for row in rows])
     measures = sections.faithfulness(rows, values.statistics, 0).measures
     return {measure.name: measure.score for measure in measures if measure.score}
@@ -64,9 +63,7 @@ def test_both_checks_name_the_values_that_a_text_lacks() -> None:
     silent, half = checked([MAYOR] * 2, ["Rome is in Italy.", "Rome in Italy is led by Ann Black."])
     assert (silent.not_whole, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
     assert "black" in silent.unmentioned["leader"] and silent.scores == {"bleu": 7.0}
-    assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), (
-        "only the lenient check accepts two words of three"
-    )
+    assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), "lenient accepts 2 of 3 words"
 
 
 def test_values_faults_and_hallucinations_are_measured_separately() -> None:

@@ -27,11 +27,11 @@ def toy_table(folder: Path) -> Table:
 
 def example_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, ...] = ()) -> Table:
     """A table of our systems and two published ones, one with the name of one of ours."""
-    published_files = (
+    published = (
         Published("Elsewhere", {"bleu": 61.5, "chrf": 70.25}, "Somebody 2020"),
         Published("AggGen", {"bleu": 58.5}, "The paper, table 1", 3),
     )
-    board = Board(corpus, "test", INPUTS, "toy", "plain", "by hand", published_files)
+    board = Board(corpus, "test", INPUTS, "toy", "plain", "by hand", published)
     return table_of_texts("toy", "A toy", Recipe("toy", corpus, preset), board, extra)
 
 

@@ -58,9 +58,7 @@ def test_records_are_read_back_as_written(tmp_path: Path) -> None:
         path = write_record(tmp_path, TABLE, record)
         assert path == tmp_path / "records" / "toy" / f"{record.system}-{record.seed}.json"
     (path.parent / ".agggen-2.json.1234abcd.tmp").touch()
-    assert records_of(TABLE, tmp_path) == [records[2], records[0], records[1]], (
-        "records must be sorted by system, then seed"
-    )
+    assert records_of(TABLE, tmp_path) == [records[2], records[0], records[1]], "not sorted by system, then seed"
 
 
 @pytest.mark.parametrize(

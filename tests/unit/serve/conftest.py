@@ -72,7 +72,6 @@ def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
 
 @pytest.fixture
 def endpoint(engine: HandleEngine) -> Iterator[str]:
-    """The URL of an endpoint with the tiny bundle."""
     config = ServeConfig("bundle", http=HttpConfig(port=free_ports(1)[0]))
     with running(api(engine, config), config) as url:
         yield url

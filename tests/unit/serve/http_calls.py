@@ -128,7 +128,6 @@ def part(body: bytes, more: bool = True) -> Message:
 
 
 def problem(response: httpx.Response) -> dict[str, Any]:
-    """The members of a problem+json response."""
     assert response.headers["content-type"] == "application/problem+json"
     members: dict[str, Any] = response.json()
     assert members["status"] == response.status_code

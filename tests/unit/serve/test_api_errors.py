@@ -121,9 +121,7 @@ def test_a_repeated_id_is_an_error_that_names_the_first_record(ask_stub: Ask) ->
         (7, None),
     ],
 )
-def test_an_invalid_record_fails_without_the_others_and_names_its_field(
-    ask_stub: Ask, record: Any, field: str | None
-) -> None:
+def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: Any, field: str | None) -> None:
     def response_to(*records: Any) -> httpx.Response:
         return ask_stub(content=json.dumps({"records": records}), headers=JSON)
 

@@ -155,7 +155,6 @@ class SlowServer(Server):
 
 
 def started(app: ASGIApp, server: Server, name: str = "generate:stream") -> asyncio.Future[None]:
-    """Starts handling a request in the application."""
     return asyncio.ensure_future(app(scope(f"/v1/{name}"), server.receive, server.send))
 
 

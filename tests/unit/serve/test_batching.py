@@ -139,9 +139,9 @@ async def test_a_failing_item_fails_without_the_others_and_without_details(caplo
 async def test_missing_answers_of_a_batch_are_failures() -> None:
     batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
     assert await batcher.submit([1, 2], LONG) == [1, 1]  # retried item by item
-    violations: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
-    assert codes(await violations.submit([1, 2], LONG)) == ["internal", "internal"]
-    assert violations.failed_in_a_row == 2
+    broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
+    assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
+    assert broken.failed_in_a_row == 2
 
 
 @pytest.mark.parametrize(

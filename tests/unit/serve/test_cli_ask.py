@@ -31,9 +31,7 @@ def exact(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if not isinstance(value, float)}
 
 
-def test_ask_and_generate_write_the_same_lines(
-    run: Run, endpoint: str, source: Path, tmp_path: Path, bundle: Path
-) -> None:
+def test_ask_writes_what_generate_writes(run: Run, endpoint: str, source: Path, tmp_path: Path, bundle: Path) -> None:
     asked, generated = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"
     options = ("--n-best", 2, "--verify", "off")  # no text of an untrained model passes the check
     code, out, err = run("ask", endpoint, "-i", source, "-o", asked, *options)
@@ -43,12 +41,10 @@ def test_ask_and_generate_write_the_same_lines(
     assert [(reject["line"], reject["id"]) for reject in rejects] == [(3, None), (None, "long")]
     assert "99 triples" in rejects[1]["reason"]
     assert run("generate", bundle, "verify=off", "-i", source, "-o", generated, "--n-best", 2)[0] == 0
-    first_line, second_line = (
-        [json.loads(line) for line in path.read_text().splitlines()] for path in (asked, generated)
-    )
-    assert len(first_line) == 10
-    assert [exact(line) for line in first_line] == [exact(line) for line in second_line]
-    assert [line["score"] for line in first_line] == pytest.approx([line["score"] for line in second_line], abs=1e-3)
+    first, second = ([json.loads(line) for line in path.read_text().splitlines()] for path in (asked, generated))
+    assert len(first) == 10
+    assert [exact(line) for line in first] == [exact(line) for line in second]
+    assert [line["score"] for line in first] == pytest.approx([line["score"] for line in second], abs=1e-3)
 
 
 def test_one_plan_applies_to_all_records(run: Run, endpoint: str, tmp_path: Path) -> None:

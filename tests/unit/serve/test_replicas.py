@@ -79,9 +79,7 @@ def test_failures_name_the_reason_and_field(planner: PlannerReplica, library: Ge
     jobs = [Job(record), *(job for job, *_ in bad), Job(RECORDS[1])]
     first, *failures, last = run(planner.candidates(jobs, LONG)).answers
     assert_failures(failures, bad)
-    assert [first.plans, last.plans] == [
-        library_results.plans for library_results in library.planner.candidates(RECORDS[:2])
-    ]
+    assert [first.plans, last.plans] == [result.plans for result in library.planner.candidates(RECORDS[:2])]
     best, *failures = run(planner.plan(jobs[:3], 2, LONG)).answers
     assert_failures(failures, bad[:2])
     assert [plan.plan for plan in best] == [plan.plan for plan in library.planner.plan([record], 2)[0]]
@@ -233,10 +231,10 @@ def test_the_allennlp_archive_of_a_bundle_is_not_run(serve_config: ServeConfig, 
 
 
 def test_a_bundle_that_generates_no_text_is_refused(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:
-    violations = load_bundle(bundle)
+    broken = load_bundle(bundle)
     with torch.no_grad():
-        violations.model.output_bias.fill_(float("nan"))
-    save_bundle(tmp_path / "broken", violations)
+        broken.model.output_bias.fill_(float("nan"))
+    save_bundle(tmp_path / "broken", broken)
     with pytest.raises(BundleError, match=r"does not pass its self-test: generation for record .* failed|gave"):
         PlannerReplica(replace(serve_config, bundle=str(tmp_path / "broken")))
 
@@ -247,10 +245,10 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     """Failed records alone are not a reason, and the self-test runs only after failures."""
     planner = PlannerReplica(serve_config)
     run(planner.check_health())
-    inner, violations = Planner.distributions, [True]
+    inner, broken = Planner.distributions, [True]
 
     def distributions(self: Planner, records: list[Record], config: Any = None) -> Any:
-        if violations[0] or records[0].id != "test":
+        if broken[0] or records[0].id != "test":
             raise RuntimeError("the device is gone")
         return inner(self, records, config)
 
@@ -260,7 +258,7 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     assert {answer.code for answer in answers if isinstance(answer, Failure)} == {"internal"}
     with pytest.raises(RuntimeError, match=r"5 records in a row failed, and so does a test: .*the device is gone"):
         run(planner.check_health())
-    violations[0] = False
+    broken[0] = False
     run(planner.check_health())
     monkeypatch.undo()
     run(planner.check_health())

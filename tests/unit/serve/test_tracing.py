@@ -30,7 +30,6 @@ Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 
 @pytest.fixture(scope="module")
 def traced_generator(serve_config: ServeConfig) -> GeneratorReplica:
-    """A generator of an endpoint whose requests are traced."""
     return GeneratorReplica(replace(serve_config, tracing=TracingConfig("requests"), critic=None))
 
 

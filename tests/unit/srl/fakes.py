@@ -123,7 +123,6 @@ def archive(folder: Path, kind: str = "srl_bert", name: str = "model.tar.gz") ->
 
 
 def install_packages(folder: Path, names: Sequence[str] = NEEDED, version: str = "1.0") -> None:
-    """Writes the metadata of installed packages."""
     for name in names:
         about = folder / "lib" / "python3.10" / "site-packages" / f"{name.replace('-', '_')}-1.0.dist-info"
         about.mkdir(parents=True, exist_ok=True)

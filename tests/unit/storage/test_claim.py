@@ -75,9 +75,7 @@ def test_a_worker_is_refused_after_another_driver_took_over_the_claim(tmp_path: 
             check_in_worker()
 
 
-def test_a_file_system_without_locks_is_not_reported_as_another_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_locks_is_not_reported_as_another_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

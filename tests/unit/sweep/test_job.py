@@ -103,10 +103,7 @@ def test_the_identity_names_every_segmenter_and_corpus_of_the_space(tmp_path: Pa
         return len(identity["segmenter"].split(", ")), len(identity["data"])
 
     assert counts_of(model__width={"choice": [8, 16]}) == (1, 2)
-    assert counts_of(facts__source={"choice": ["sentences", "clauses", "allennlp"]}) == (
-        2,
-        2,
-    )  # without an archive, allennlp does not count
+    assert counts_of(facts__source={"choice": ["sentences", "clauses", "allennlp"]}) == (2, 2)  # allennlp: no archive
     assert counts_of(corpus__name={"choice": [str(tmp_path / "toy"), other]}) == (1, 4)
 
 

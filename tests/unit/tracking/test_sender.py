@@ -56,9 +56,7 @@ def run_against(
     ],
     ids=["refusing", "silent", "500", "503"],
 )
-def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(
-    server: Any, reason: str, tmp_path: Path
-) -> None:
+def test_an_unavailable_server_delays_no_call_and_is_reported(server: Any, reason: str, tmp_path: Path) -> None:
     with server() as address:
         uri = address.replace("://", "://someone:hunter2@")
         tracker, messages, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not unresponsive_server)

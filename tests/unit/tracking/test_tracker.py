@@ -93,9 +93,7 @@ def test_texts_are_logged_as_a_table_for_mlflows_comparison_page(track: Track) -
     stored = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts" / "texts.json"
     table = json.loads(stored.read_text(encoding="utf-8"))
     (row,) = table["data"]
-    assert table["columns"][:2] == ["id", "text"], (
-        "MLflow's page groups by the first column and compares the second one"
-    )
+    assert table["columns"][:2] == ["id", "text"], "MLflow groups by the first column and compares the second"
     assert dict(zip(table["columns"], row, strict=True)) == {
         "id": "r1",
         "triples": "Mill | food | Thai\nMill | area | city",

@@ -66,9 +66,7 @@ def test_the_run_log_is_complete(whole: Finished, corpus: Path) -> None:
     steps = [event["step"] for event in log if event["event"] == "metrics" and "baseline/train_loss" in event["values"]]
     assert steps == [1, 2, 3, 4, 5, 6]
     both = [(e["step"], *e["values"]) for e in log if e["event"] == "metrics" and "dev_loss" in e["values"]]
-    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], (
-        "both stages must share a curve"
-    )
+    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "not one curve"
     (model,) = [event for event in log if event["event"] == "model"]
     assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole.bundle.metrics)
     table = json.loads((run / "texts.json").read_text())

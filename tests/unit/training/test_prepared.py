@@ -41,9 +41,7 @@ def test_examples_are_read_unchanged(config: JobConfig, tmp_path: Path) -> None:
     assert read.train[0].required, "the toy corpus must have constraints"
 
 
-def test_every_kind_of_example_is_read_unchanged(
-    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_example_is_read_unchanged(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = prepare(config, DATA.train, DATA.dev)
     masks = {"required": (1 << 23, 0), "forbidden": (0, 5)}
     odd = replace(random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), **masks)

@@ -25,7 +25,6 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
 
 
 def without_stage(config: JobConfig, stage: str, **training: Any) -> JobConfig:
-    """The configuration without training of `stage`."""
     skipped = {stage: replace(config.training.joint, epochs=0)}
     return replace(config, training=replace(config.training, **skipped, **training))
 
@@ -44,16 +43,12 @@ def weights(path: Path) -> Mapping[str, torch.Tensor]:
     return load_bundle(path).model.state_dict()
 
 
-def test_two_runs_of_one_stage_each_train_the_same_model_as_one_run(
-    config: JobConfig, start: Path, tmp_path: Path
-) -> None:
+def test_separate_runs_of_the_stages_train_the_same_model(config: JobConfig, start: Path, tmp_path: Path) -> None:
     both_stages = train_job(config, "whole", runs_dir=tmp_path)
     joint_run = train_job(from_start(config, start), "second", runs_dir=tmp_path)
     expected, result = weights(both_stages.path), weights(joint_run.path)
     assert all(torch.equal(expected[name], result[name]) for name in expected)
-    assert not torch.equal(weights(start)["embedding.weight"], result["embedding.weight"]), (
-        "the joint stage did not train"
-    )
+    assert not torch.equal(weights(start)["embedding.weight"], result["embedding.weight"]), "no joint training"
     assert "start" in joint_run.bundle.sources and "start" not in both_stages.bundle.sources
     assert set(joint_run.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
 
@@ -64,9 +59,7 @@ def test_vocabulary_and_predicates_are_those_of_the_start(config: JobConfig, sta
     assert fewer.encoder.predicates == start_encoder.predicates
     assert fewer.encoder.vocabulary.fingerprint == start_encoder.vocabulary.fingerprint
     alone = prepare(config, RECORDS[:4], RECORDS[8:])
-    assert alone.encoder.vocabulary.fingerprint != start_encoder.vocabulary.fingerprint, (
-        "four records must have fewer words than the start"
-    )
+    assert alone.encoder.vocabulary.fingerprint != start_encoder.vocabulary.fingerprint, "four records have fewer words"
 
 
 def test_predicate_embeddings_of_another_size_are_not_taken(config: JobConfig, start: Path, tmp_path: Path) -> None:
@@ -84,9 +77,7 @@ def test_workers_read_the_same_start(config: JobConfig, start: Path, tmp_path: P
     assert result.keys() == written.start.keys()
     assert all(torch.equal(result[name], written.start[name]) for name in result)
     other = replace(second_stage, model=replace(second_stage.model, predicate_dim=second_stage.model.predicate_dim + 3))
-    assert prepared_in(folder, other, data_of(other))[1] != place, (
-        "the weights taken from the start differ between workers"
-    )
+    assert prepared_in(folder, other, data_of(other))[1] != place, "the start was ignored"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ _MAX_SUBSTITUTIONS = 20
 
 
 def content(text: str) -> list[Word]:
-    """The content words of a value."""
     return [word for word in words(text) if not word.optional and word.form not in FUNCTION_WORDS]
 
 
@@ -337,7 +336,6 @@ def test_many_texts_are_rejected_if_subject_and_value_are_exchanged(
 
 
 def _with_triple(record: Record, number: int, **changes: str) -> Record:
-    """The record with one changed triple."""
     triples = list(record.triples)
     triples[number] = replace(triples[number], **changes)
     return Record("changed", tuple(triples))

@@ -14,7 +14,6 @@ CITIES = ("Oslo", "Rome", "Bern", "Kyiv", "Lima", "Baku", "Cork", "Graz")
 
 
 def value_check(value: str, text: str, checker: Checker = PLAIN, predicate: str = "value") -> ValueCheck:
-    """The check of one value in `text`."""
     return checker.check(Record("r", (Triple("Zyx", predicate, value),)), text).values[0]
 
 
