@@ -1,4 +1,4 @@
-"""Runs Python in a new process where given packages cannot be imported, as if they were not installed."""
+"""Runs Python in a new process in which given packages cannot be imported."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ def python_without(
     packages: Collection[str], code: str, folder: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs `code` in `folder`; importing one of `packages` fails there and in its child processes."""
-    refuse = f"""
+    import_hook = f"""
 import importlib.util, sys
 ABSENT = {sorted(packages)}
 class Refuse:
@@ -25,7 +25,7 @@ find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name.partition(".")[0] in ABSENT else find(name, package)
 """
     (folder / "without").mkdir()
-    (folder / "without" / "sitecustomize.py").write_text(refuse, encoding="utf-8")  # Python imports it as it starts
+    (folder / "without" / "sitecustomize.py").write_text(import_hook, encoding="utf-8")  # imported at interpreter start
     paths = os.pathsep.join(map(str, (folder / "without", REPO, REPO / "platform")))
     env = {"PYTHONPATH": paths, "PATH": "", "HOME": str(folder), "OMP_NUM_THREADS": "1", **environment}
     command = [sys.executable, "-c", code]

@@ -1,4 +1,4 @@
-"""Helpers for tests of bulk generation: records, a job in this process, an interruption, the output."""
+"""Helpers for tests of bulk generation: input, jobs in this process, interruption, output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agggen_platform.sharded.driver import Progress
 from agggen_platform.storage.folder import Folder
 
 RECORDS = 44
-"""The number of records of the usual input: six shards of at most eight."""
+"""Number of records of the default input: six shards of at most eight records."""
 
 
 def numbered_records(count: int, max_triples: int = 7) -> Iterator[Record]:
@@ -37,8 +37,8 @@ def write_jsonl(path: Path, records: Sequence[Record] | Iterator[Record]) -> Pat
     return path
 
 
-def here(model: Model, *overrides: str) -> BulkConfig:
-    """A job in this process."""
+def in_process(model: Model, *overrides: str) -> BulkConfig:
+    """The configuration of a job in this process, with shards of eight records."""
     return bulk_config(model, ["actors=0", "shard_rows=8", *overrides])
 
 
@@ -59,12 +59,12 @@ class Bulk:
         **options: Any,
     ) -> BulkReport:
         model = model or self.model
-        return generate(model, str(source or self.source), str(out or self.out), here(model, *overrides), **options)
+        return generate(
+            model, str(source or self.source), str(out or self.out), in_process(model, *overrides), **options
+        )
 
 
-def interrupt_at(shards: int) -> Callable[[Progress[Any]], None]:
-    """A callback that interrupts the job after this many shards."""
-
+def interrupt_after(shards: int) -> Callable[[Progress[Any]], None]:
     def interrupt(progress: Progress[Any]) -> None:
         if progress.shards == shards:
             raise KeyboardInterrupt
@@ -73,7 +73,7 @@ def interrupt_at(shards: int) -> Callable[[Progress[Any]], None]:
 
 
 def published(out: Path | str) -> dict[str, bytes]:
-    """The manifest and the files of texts and rejects; empty if there is no manifest."""
+    """Contents of the manifest and the files of texts and rejects, by name; empty without a manifest."""
     folder = Folder(str(out))
     names = folder.names()
     if "manifest.json" not in names:
@@ -90,7 +90,7 @@ def rejects(out: Path) -> list[dict[str, object]]:
 
 
 def as_row(text: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
-    """The row of a text, as Parquet and JSON return it."""
+    """The output row of a text, with values as JSON has them."""
     fields = {name: value for name, value in asdict(text).items() if name in text_schema().names}
     fields |= {"plan": str(text.plan), "fulfilled": text.fulfilled, "row": row, "rank": rank, "bundle": bundle}
     return dict(json.loads(json.dumps(fields)))

@@ -1,4 +1,4 @@
-"""A pickle that creates a file when it is loaded; agggen must never load it."""
+"""A pickle that creates a file when it is loaded, to detect that agggen loads pickles."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ class Canary:
         return open, (str(self.path), "w")
 
     def pickled(self) -> bytes:
-        """A plain pickle."""
         return pickle.dumps(self)
 
     def saved_by_torch(self) -> bytes:
-        """A file as ``torch.save`` writes it: a zip with a pickle."""
+        """A file of ``torch.save``: a zip archive that contains a pickle."""
         content = io.BytesIO()
         torch.save({"weight": self}, content)
         return content.getvalue()
 
     @property
     def was_loaded(self) -> bool:
-        """Whether it was loaded."""
         return self.path.exists()

@@ -9,11 +9,11 @@ import pytest
 from agggen_platform.cli.main import main
 
 Run = Callable[..., tuple[int | str | None, str, str]]
-"""Takes the command's arguments; returns its exit code, stdout and stderr."""
+"""Runs `agggen` with the given arguments; returns exit code, stdout and stderr."""
 
 
 def command(capsys: pytest.CaptureFixture[str]) -> Run:
-    """A function that runs the command, and fails if it prints a traceback."""
+    """Returns a function that runs the command and fails if it prints a traceback."""
 
     def call(*arguments: object) -> tuple[int | str | None, str, str]:
         words = [str(argument) for argument in arguments]
@@ -28,7 +28,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def check_refused(result: tuple[int | str | None, str, str], code: int, message: str) -> None:
-    """Checks that a command ended with this exit code and printed nothing but one line, an error with this message."""
+    """Asserts exit code `code`, empty stdout, and on stderr a single error line that contains `message`."""
     actual, out, err = result
     assert (actual, out) == (code, ""), err
     assert err.startswith("error: ") and err.count("\n") == 1 and message in err, err

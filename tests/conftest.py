@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the real corpora, if the machine has them, a local Ray cluster, an S3 server, a bundle."""
+"""Fixtures of all tests: real corpora, a local Ray cluster, an S3 server, a bundle."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import torch
 from hypothesis import settings
 
 from tests.command import Run, command
-from tests.file_server import Files, answering
+from tests.file_server import FileServer, http_server
 from tests.s3_faults import FaultyS3
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.model import Model
 
-# Without deadlines, so that a pause of a busy machine is no failure.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# No deadlines: on a busy machine, examples may take any time.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
-# The models of tests are tiny, and other tests share the cores: several threads that wait for each other would take
-# several times as long as one. The variable is for processes that tests start.
+# Models of tests are tiny and the cores shared, so several threads would be slower than one. Child processes read the
+# variable.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-os.environ.pop("MLFLOW_TRACKING_URI", None)  # no test logs to the MLflow server of whoever runs it
+os.environ.pop("MLFLOW_TRACKING_URI", None)  # tests must not log to the user's MLflow server
 
 
 @pytest.fixture(scope="session")
 def data_home() -> Path:
-    """The folder of real corpora; without one, the test is skipped."""
+    """The folder of real corpora; the test is skipped if AGGGEN_DATA_HOME is not set."""
     folder = os.environ.get("AGGGEN_DATA_HOME")
     if not folder:
         pytest.skip("AGGGEN_DATA_HOME is not set: no real corpora here")
@@ -45,7 +45,7 @@ def data_home() -> Path:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """One local Ray cluster for all tests of a session, with more CPUs than the machine has, so that nothing waits."""
+    """A local Ray cluster for the session, with more logical CPUs than the machine has, so that no task waits."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
     from agggen_platform.ray_cluster import connected
 
@@ -61,9 +61,9 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def files() -> Iterator[Files]:
-    files = Files()
-    with answering(files.answer) as files.address:
+def files() -> Iterator[FileServer]:
+    files = FileServer()
+    with http_server(files.answer) as files.address:
         yield files
 
 
@@ -94,7 +94,7 @@ def model(bundle: Path) -> Model:
 
 @pytest.fixture
 def s3(_s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """``s3://bucket`` of an empty bucket on a server of this session; the environment has its address and keys."""
+    """The address of an empty bucket on the session's S3 server, to which the environment points."""
     return new_bucket(_s3_server, monkeypatch)
 
 
@@ -116,7 +116,7 @@ def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def faulty_s3(s3: str, _s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    """The server of `s3` behind a proxy that injects faults; the environment has the proxy's address from now on."""
+    """A fault-injecting proxy in front of the server of `s3`, to which the environment points from now on."""
     with FaultyS3(_s3_server) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield proxy

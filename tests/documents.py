@@ -1,4 +1,4 @@
-"""The READMEs of the repository, their blocks of code, the commands in these, and what commands of agggen mean."""
+"""Code blocks and commands of the READMEs, and how `agggen` parses these commands."""
 
 import re
 import runpy
@@ -32,7 +32,7 @@ CONFIGS: dict[str, Any] = {
     "segment": SegmentConfig,
     "bulk": BulkConfig,
 }
-"""What the settings of a command configure."""
+"""The configuration class of each command with settings."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Block:
 
 
 def blocks(readme: Path) -> Iterator[Block]:
-    """Fenced blocks with their language, and indented ones, as `sh` if they begin like a command, else as `text`."""
+    """Fenced blocks, with their language, and indented ones: `sh` if they begin like a command, else `text`."""
     for token in MarkdownIt().parse(readme.read_text(encoding="utf-8")):
         if token.type in ("fence", "code_block") and token.map:
             text = token.content.rstrip()
@@ -56,13 +56,13 @@ def blocks(readme: Path) -> Iterator[Block]:
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
-    """The simple commands of shell code, as lists of words, without redirections and assignments before commands."""
+    """The words of each simple command of shell code, without redirections and leading assignments."""
     logical = ""
     for line in text.replace("\\\n", " ").splitlines():
         logical += line
         try:
             shlex.split(logical, comments=True)
-        except ValueError:  # a quotation that continues in the next line
+        except ValueError:  # the quotation continues on the next line
             logical += "\n"
             continue
         lexer = shlex.shlex(logical, posix=True, punctuation_chars=";|&<>")
@@ -81,11 +81,11 @@ def commands_of(text: str) -> Iterator[list[str]]:
             elif words or not re.match(r"\w+=", token):
                 words.append(token)
         logical = ""
-    assert not logical, f"an open quotation: {logical}"
+    assert not logical, f"unterminated quotation: {logical}"
 
 
-def agggen_words(words: list[str]) -> list[str] | None:
-    """The arguments of `agggen` in a command that runs it, itself or as a job; None in others."""
+def agggen_arguments(words: list[str]) -> list[str] | None:
+    """The arguments of `agggen` in a command that runs it directly or as a job; None for other commands."""
     for at, word in enumerate(words):
         if word == "agggen" and words[at - 1] not in ("-n", "namespace"):
             return words[at + 1 :]
@@ -99,8 +99,8 @@ def agggen_words(words: list[str]) -> list[str] | None:
     return None
 
 
-def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
-    """The name of the subcommand that the words call, what parses its arguments, and the arguments."""
+def find_subcommand(words: list[str]) -> tuple[str, Any, list[str]]:
+    """The name of the called subcommand, its parser, and its arguments."""
     parser, names, rest = GROUP, list[str](), list(words)
     while rest and hasattr(parser, "commands"):
         assert rest[0] in parser.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
@@ -109,12 +109,12 @@ def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
     return " ".join(names), parser, rest
 
 
-def configured(name: str, params: dict[str, Any]) -> Any:
-    """The configuration that a command with these parameters loads; None if it has no settings."""
+def loaded_config(name: str, params: dict[str, Any]) -> Any:
+    """The configuration that command `name` loads for these parameters; None if it has no settings."""
     words = [word for word in params.get("overrides") or params.get("settings") or () if "=" in word]
     settings = [re.sub(r"=\.\.\.$", "=PLACE", word) for word in words]
     if (kind := CONFIGS.get(name)) is None:
-        assert not settings, f"this test does not know the settings of {name}"
+        assert not settings, f"CONFIGS lacks the settings class of {name}"
         return None
     if kind in (SegmentConfig, BulkConfig) and params["actors"] is not None:
         settings.append(f"actors={params['actors']}")

@@ -1,4 +1,4 @@
-"""HTTP servers of tests: one that answers by a function, and one of a file that can cut connections and be busy."""
+"""HTTP servers for tests: one that calls a function, and a file server that can fail and cut connections."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,12 +7,12 @@ from threading import Thread
 
 CONTENT = bytes(range(256)) * 2000
 Answer = tuple[int, bytes] | tuple[int, bytes, int | None]
-"""Status and content, and how many bytes of the content are sent."""
+"""Status, content, and optionally the number of bytes after which the connection is cut."""
 
 
 @contextmanager
-def answering(answer: Callable[[BaseHTTPRequestHandler, bytes], Answer]) -> Iterator[str]:
-    """The address of a server; `answer` gets each request and its body."""
+def http_server(answer: Callable[[BaseHTTPRequestHandler, bytes], Answer]) -> Iterator[str]:
+    """Runs a server that answers by `answer(request, body)`; yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -33,8 +33,8 @@ def answering(answer: Callable[[BaseHTTPRequestHandler, bytes], Answer]) -> Iter
         server.shutdown()
 
 
-class Files:
-    """A server with `content` under any path but /absent."""
+class FileServer:
+    """Serves `content` under any path but /absent; the next `failures` requests get 503."""
 
     content = CONTENT
     failures = 0
@@ -42,7 +42,7 @@ class Files:
     address = ""
 
     def __init__(self) -> None:
-        self.cut_after: list[int] = []  # bytes after which the next connections end
+        self.cut_after: list[int] = []  # lengths at which the next responses are cut
 
     def url(self, path: str) -> str:
         return f"{self.address}/{path}"

@@ -1,6 +1,6 @@
 """Runs the code of a notebook in this process: `python -m tests.notebooks FILE...` writes the outputs into the files.
 
-As in Jupyter, the value of a cell's last expression is an output, also as HTML if it has such a form.
+As in Jupyter, the value of a cell's last expression is an output, as HTML too if it has ``_repr_html_``.
 """
 
 import ast
@@ -13,26 +13,26 @@ from typing import Any
 
 
 def run(path: Path) -> dict[str, Any]:
-    """The notebook with the outputs of this run, in the process's working directory."""
+    """Runs a notebook in the working directory; returns it with the outputs of this run."""
     book: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    names: dict[str, Any] = {"__name__": "__main__"}
+    namespace: dict[str, Any] = {"__name__": "__main__"}
     count = 0
     for cell in book["cells"]:
         if cell["cell_type"] == "code":
             count += 1
             cell["execution_count"] = count
-            cell["outputs"] = _outputs("".join(cell["source"]), f"{path.name}, cell {count}", names)
+            cell["outputs"] = _outputs("".join(cell["source"]), f"{path.name}, cell {count}", namespace)
     return book
 
 
-def _outputs(source: str, place: str, names: dict[str, Any]) -> list[dict[str, Any]]:
-    tree = ast.parse(source, place)
+def _outputs(source: str, filename: str, namespace: dict[str, Any]) -> list[dict[str, Any]]:
+    tree = ast.parse(source, filename)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     outputs, value = [], None
     with redirect_stdout(io.StringIO()) as printed:
-        exec(compile(tree, place, "exec"), names)
+        exec(compile(tree, filename, "exec"), namespace)
         if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), place, "eval"), names)
+            value = eval(compile(ast.Expression(last.value), filename, "eval"), namespace)
     if printed.getvalue():
         outputs.append(
             {"name": "stdout", "output_type": "stream", "text": printed.getvalue().splitlines(keepends=True)}

@@ -1,4 +1,4 @@
-"""Processes for tests: output in a file, waits whose failure names the condition, and no process left running."""
+"""Child processes for tests, which are killed at the end, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import Any
 import psutil
 import pytest
 
-PATIENCE = 900.0  # seconds: ends a test that hangs; a busy machine can be several times as slow as another
+TIMEOUT = 900.0  # seconds; large, since a busy machine can be several times slower
 
 
 class Running:
     """A Python program in a new process; a context manager that kills it and its descendants at the end."""
 
     def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> None:
-        """`command`: arguments of this Python; `folder`: the working directory, in which a file gets the output."""
+        """`command`: arguments of this Python; `folder`: the working directory and the folder of the output file."""
         self.log = folder / f"output-{time.monotonic_ns()}.txt"
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
@@ -46,23 +46,23 @@ class Running:
         return self.log.read_text(errors="replace")
 
     def wait_until(
-        self, condition: Callable[[], object], what: str, seconds: float = PATIENCE, pause: float = 0.02
+        self, condition: Callable[[], object], event: str, seconds: float = TIMEOUT, pause: float = 0.02
     ) -> None:
-        """Tries `condition` every `pause` s until it holds; fails if the program ends or `seconds` pass before."""
+        """Polls `condition` every `pause` s; fails if the program ends or `seconds` pass before it is true."""
         deadline = time.monotonic() + seconds
         while not condition():
-            assert self.process.poll() is None, f"it ended ({self.process.returncode}) before {what}: {self.output()}"
-            assert time.monotonic() < deadline, f"no {what} within {seconds} s: {self.output()}"
+            assert self.process.poll() is None, f"ended ({self.process.returncode}) before {event}: {self.output()}"
+            assert time.monotonic() < deadline, f"no {event} within {seconds} s: {self.output()}"
             time.sleep(pause)
 
-    def finish(self, seconds: float = PATIENCE) -> int:
+    def finish(self, seconds: float = TIMEOUT) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it did not end within {seconds} s: {self.output()}") from None
+            raise AssertionError(f"the program did not end within {seconds} s: {self.output()}") from None
 
     def children(self, *titles: str) -> list[psutil.Process]:
-        """Its living descendants whose command line contains one of `titles`; without titles, all of them."""
+        """Living descendants whose command line contains one of `titles`; all descendants without `titles`."""
         processes = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.Error):
@@ -84,8 +84,8 @@ class Running:
         self.process.wait(60)
 
 
-def output_of(name: str, *arguments: object, install: str) -> str:
-    """Runs a program, which must succeed, and returns its standard output; without the program, the test is skipped."""
+def run_program(name: str, *arguments: object, install: str) -> str:
+    """The standard output of a program, which must succeed; skips the test if it is not installed."""
     program = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if program is None:
         pytest.skip(f"{name} is not installed: {install}")
@@ -95,17 +95,17 @@ def output_of(name: str, *arguments: object, install: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for unused in sockets:
             unused.bind(("127.0.0.1", 0))
         return [unused.getsockname()[1] for unused in sockets]
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """The result of `condition` as soon as it is true; fails after `seconds`."""
+def until(condition: Callable[[], Any], event: str, seconds: float = TIMEOUT) -> Any:
+    """Polls `condition`; returns its result once it is true, fails after `seconds`."""
     end = time.monotonic() + seconds
     while not (result := condition()):
-        assert time.monotonic() < end, f"no {what} within {seconds} s"
+        assert time.monotonic() < end, f"no {event} within {seconds} s"
         time.sleep(0.05)
     return result

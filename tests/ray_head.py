@@ -25,7 +25,7 @@ class Head:
     """A Ray head with its own ports and token."""
 
     def __init__(self, folder: Path, stack: ExitStack, cpus: int = 4, more_nodes: int = 0) -> None:
-        """`more_nodes`: how many equal nodes Ray's autoscaler may start on this machine; it stops idle ones."""
+        """`more_nodes`: the number of equal nodes that Ray's autoscaler may start on this machine."""
         token, self.token = folder / "token", secrets.token_hex(32)
         token.touch(0o600)
         token.write_text(self.token)
@@ -40,9 +40,9 @@ class Head:
             "OMP_NUM_THREADS": "1",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
-        # Ray directs a submitted job to the cluster that started last in the same temporary folder.
+        # Ray sends a submitted job to the cluster that started last in the same temporary folder.
         scratch = stack.enter_context(TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
-        # No port is Ray's default, which another cluster may use: jobs would wait for the agent's without a message.
+        # Another cluster may use Ray's default ports; jobs wait silently for an agent whose port is taken.
         command = (
             f"-m ray.scripts.scripts start --head --block --num-cpus {cpus} --num-gpus 0 "
             f"--port {gcs} --dashboard-port {dashboard} "
@@ -75,8 +75,8 @@ class Head:
             self.env |= {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
             command += f" --autoscaling-config {scaling}"
         self.running = stack.enter_context(Running(command.split(), folder, self.env))
-        self.running.wait_until(lambda: self.status(self.token) == 200, "an answer of the jobs API")
-        self.running.wait_until(lambda: _listens(agent), "an agent that starts jobs")
+        self.running.wait_until(lambda: self.status(self.token) == 200, "response of the jobs API")
+        self.running.wait_until(lambda: _listens(agent), "listening job agent")
 
     def join(self, folder: Path, stack: ExitStack, cpus: int = 1) -> Running:
         """Starts another node of the cluster; killing the process loses the node."""
@@ -87,7 +87,6 @@ class Head:
         return stack.enter_context(Running(command.split(), folder, self.env))
 
     def nodes(self) -> int:
-        """The number of living nodes of the cluster."""
         headers = {"Authorization": f"Bearer {self.token}"}
         request = urllib.request.Request(f"{self.address}/nodes?view=summary", headers=headers)
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -107,12 +106,12 @@ class Head:
             return None
 
     def submit(self, job: str, *arguments: str | Path, expect: int = 0) -> str:
-        """Submits a job as jobs/README.md does and returns its output; `expect` is the job's own exit status."""
+        """Submits a job as in jobs/README.md; returns its output. `expect`: the job's own exit status."""
         command = [str(BIN / "ray"), "job", "submit", "--address", self.address, "--working-dir", "."]
         command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
         done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=900)
         output = done.stdout + done.stderr
-        assert done.returncode == (expect != 0), output  # always 1; the job's own status is in the output
+        assert done.returncode == (expect != 0), output  # `ray job submit` returns 1 for any status of the job
         if expect:
             assert f"Job entrypoint command failed with exit code {expect}," in output
         return output

@@ -1,4 +1,4 @@
-"""A faulty S3: a proxy in front of the tests' S3 server that fails on command.
+"""Fault injection for S3: a proxy in front of the tests' S3 server.
 
     def test_it(s3: str, faulty_s3: FaultyS3) -> None:  # the environment points to the proxy
         faulty_s3.inject("503", times=2, method="PUT", path="weights")
@@ -48,8 +48,8 @@ class _Fault:
     method: str
     path: str
 
-    def hits(self, method: str, path: str) -> bool:
-        """Whether this request is to fail; counts it."""
+    def matches(self, method: str, path: str) -> bool:
+        """Whether this request must fail; counts the matching requests."""
         if self.times == 0 or self.method not in ("", method) or self.path not in path:
             return False
         if self.after:
@@ -60,9 +60,9 @@ class _Fault:
 
 
 class FaultyS3:
-    """The proxy; a context manager. `url` is its address, `requests` has each request: ``("PUT", "/bucket/key?...")``.
+    """The proxy, a context manager. `requests` lists (method, path and query) of each request.
 
-    `bytes_per_second` slows bodies down in both directions.
+    `bytes_per_second` limits the speed of bodies in both directions.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -87,7 +87,7 @@ class FaultyS3:
     def inject(self, kind: str, times: int = 1, *, after: int = 0, method: str = "", path: str = "") -> None:
         """Fails the next `times` requests (-1: all) of this method whose path and query contain `path`, after the first
         `after` of them."""
-        assert kind in _KINDS, f"{kind!r} is none of {sorted(_KINDS)}"
+        assert kind in _KINDS, f"unknown fault {kind!r}: not in {sorted(_KINDS)}"
         with self._lock:
             self._faults.append(_Fault(kind, times, after, method, path))
 
@@ -100,7 +100,7 @@ class FaultyS3:
 
     @property
     def pending(self) -> int:
-        """Number of requests that are still to fail, without faults that last forever."""
+        """Number of requests that will still fail, without unlimited faults."""
         with self._lock:
             return sum(max(0, fault.times) for fault in self._faults)
 
@@ -113,7 +113,7 @@ class FaultyS3:
         """Records a request and returns the fault to inject, if any."""
         with self._lock:
             self.requests.append((method, path))
-            return next((fault.kind for fault in self._faults if fault.hits(method, path)), None)
+            return next((fault.kind for fault in self._faults if fault.matches(method, path)), None)
 
     def pace(self, size: int) -> None:
         """Sleeps for as long as a transfer of `size` bytes takes."""
@@ -126,20 +126,20 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.live: set[socket.socket] = set()
+        self.connections: set[socket.socket] = set()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self.live.add(request)
+        self.connections.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        self.live.discard(request)
-        self.close_request(request)  # without a shutdown first, so that a reset is sent as a reset
+        self.connections.discard(request)
+        self.close_request(request)  # a shutdown would send FIN before RST
 
     def server_close(self) -> None:
         super().server_close()
-        for connection in self.live.copy():
-            with suppress(OSError):  # it has ended just now
+        for connection in self.connections.copy():
+            with suppress(OSError):  # already closed
                 connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reset()
         elif fault in _CODES:
             status, code = _CODES[fault]
-            document = f"<Error><Code>{code}</Code><Message>as the test wants it</Message></Error>".encode()
+            document = f"<Error><Code>{code}</Code><Message>injected by the test</Message></Error>".encode()
             self._answer(status, {"Content-Type": "application/xml"}, document, len(document))
         else:
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
@@ -175,16 +175,16 @@ class _Handler(BaseHTTPRequestHandler):
             while self.rfile.readline().strip():
                 pass
             return body
-        left, parts = int(self.headers.get("Content-Length", 0)), []
-        while left and (part := self.rfile.read(min(left, 1 << 16))):
+        remaining, parts = int(self.headers.get("Content-Length", 0)), []
+        while remaining and (part := self.rfile.read(min(remaining, 1 << 16))):
             parts.append(part)
-            left -= len(part)
+            remaining -= len(part)
             self.faulty.pace(len(part))
         return b"".join(parts)
 
     def _forward(self, headers: Mapping[str, str], body: bytes, fault: str | None) -> None:
         if len(body) < int(self.headers.get("Content-Length", 0)) and fault != "short upload":
-            self._reset()  # the client disconnected before the end: S3 then stores nothing
+            self._reset()  # the client disconnected: S3 stores nothing
             return
         connection = http.client.HTTPConnection(self.faulty.upstream, timeout=60)
         try:
@@ -197,10 +197,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._reset()
             return
         size = len(content) if self.command != "HEAD" else int(answer.headers.get("Content-Length", 0))
-        kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+        response_headers = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
         if fault in ("short answer", "cut answer"):
             content = content[: len(content) // 2]
-        self._answer(answer.status, kept, content, len(content) if fault == "short answer" else size)
+        self._answer(answer.status, response_headers, content, len(content) if fault == "short answer" else size)
         if fault == "cut answer":
             self.close_connection = True
 
@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(chunk)
 
     def _reset(self) -> None:
-        """Ends the connection with RST, like a killed server."""
+        """Ends the connection with RST, as the system does for a killed server."""
         self.wfile.flush()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True

@@ -32,15 +32,14 @@ PROCESSES = {
     "controller": "ray::ServeController",
     "proxy": "ray::ProxyActor",
 }
-"""How the titles of the endpoint's processes begin."""
+"""Prefixes of the process titles by role."""
 
 
 @contextmanager
 def serving(bundle: object, *settings: str) -> Iterator[Endpoint]:
     """Serves the bundle at a free port of 127.0.0.1, on this process's Ray cluster or on a new one.
 
-    `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end Serve is shut down, so
-    that the next test may start it with other settings.
+    `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end Serve is shut down.
     """
     small = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
     fixed = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", *small]
@@ -72,24 +71,21 @@ def unique_record(key: str) -> dict[str, Any]:
 
 @dataclass
 class Load:
-    """Clients that send one request after the other: each has a random key and the `record` of that key.
-
-    A retryable request is retried until it has an answer.
-    """
+    """Closed-loop clients, whose requests have random keys and the `record` of the key; they retry."""
 
     url: str
     clients: int = 3
     record: Callable[[str], dict[str, Any]] = unique_record
-    first: Counter[str] = field(default_factory=Counter)
-    """Outcomes of first attempts: a status, or the name of a connection error."""
+    first_outcomes: Counter[str] = field(default_factory=Counter)
+    """Counts of the outcomes of first attempts: status code, or name of the connection error."""
     answers: dict[str, bytes] = field(default_factory=dict)
-    """The body of each request that was answered, by its key."""
+    """Response bodies of successful requests by key."""
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """All requests, by their keys."""
-    times: list[tuple[float, str]] = field(default_factory=list)
-    """The time (monotonic) and outcome of each attempt."""
+    """Bodies of all requests by key."""
+    attempts: list[tuple[float, str]] = field(default_factory=list)
+    """Time (monotonic) and outcome of each attempt."""
     lost: list[str] = field(default_factory=list)
-    """The reason for each request that was never answered."""
+    """The reason of each failed request."""
 
     def __enter__(self) -> Load:
         self._stop = threading.Event()
@@ -105,16 +101,16 @@ class Load:
             thread.join(120)
             assert not thread.is_alive(), "a client did not stop"
 
-    def recovered(self, since: float) -> float:
-        """Waits until five attempts in a row succeed; returns the seconds from `since` to the last failure."""
+    def wait_for_recovery(self, since: float) -> float:
+        """Waits for five successive successes after `since`; returns the seconds from `since` to the last failure."""
 
-        until(lambda: [outcome for when, outcome in self.times if when > since][-5:] == ["200"] * 5, "recovery")
-        failed = [when for when, outcome in self.times if when > since and outcome != "200"]
+        until(lambda: [outcome for moment, outcome in self.attempts if moment > since][-5:] == ["200"] * 5, "recovery")
+        failed = [moment for moment, outcome in self.attempts if moment > since and outcome != "200"]
         return max(failed, default=since) - since
 
     def failures(self) -> Counter[str]:
         """The outcomes of failed first attempts."""
-        return Counter({outcome: count for outcome, count in self.first.items() if outcome != "200"})
+        return Counter({outcome: count for outcome, count in self.first_outcomes.items() if outcome != "200"})
 
     def _run(self) -> None:
         with httpx.Client(base_url=self.url, timeout=90) as client:
@@ -129,9 +125,9 @@ class Load:
                 outcome = str(answer.status_code)
             except httpx.TransportError as error:
                 outcome = type(error).__name__
-            self.times.append((time.monotonic(), outcome))
+            self.attempts.append((time.monotonic(), outcome))
             if attempt == 0:
-                self.first[outcome] += 1
+                self.first_outcomes[outcome] += 1
             if outcome == "200":
                 self.answers[key] = answer.content
                 return
@@ -143,13 +139,13 @@ class Load:
 
 
 def _retryable(answer: httpx.Response) -> bool:
-    """Whether a retry may help: the status says so, or Serve's proxy lost the ingress replica of the request."""
-    by_proxy = answer.headers.get("content-type") != "application/problem+json"
-    return answer.status_code in (429, 503, 504) or (answer.status_code == 500 and by_proxy)
+    """Whether the status is retryable, or Serve's proxy lost the ingress replica (status 500 without problem+json)."""
+    from_proxy = answer.headers.get("content-type") != "application/problem+json"
+    return answer.status_code in (429, 503, 504) or (answer.status_code == 500 and from_proxy)
 
 
 def kill(pids: set[int]) -> float:
-    """Kills the processes with SIGKILL and returns the time afterwards (monotonic)."""
+    """Sends SIGKILL; returns the time afterwards (monotonic)."""
     assert pids
     for pid in pids:
         os.kill(pid, 9)

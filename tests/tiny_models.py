@@ -1,4 +1,4 @@
-"""Bundles with random weights, for tests of code around a model: their texts are nonsense that follows valid plans."""
+"""Bundles with random weights: their plans are valid, their texts are nonsense."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from agggen.records import Record
 from agggen.text import Vocabulary
 
 
-def tiny_bundle(records: Sequence[Record], seed: int = 5, **parts: Any) -> Bundle:
-    """A bundle with the words and predicates of `records` and groups of at most 3; `parts` are fields of it."""
+def tiny_bundle(records: Sequence[Record], seed: int = 5, **fields: Any) -> Bundle:
+    """A bundle with the vocabulary and predicates of `records` and groups of at most 3; `fields`: others."""
     vocabulary = Vocabulary.build(records, 1)
     encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
     with torch.random.fork_rng(devices=[]):
@@ -26,10 +26,9 @@ def tiny_bundle(records: Sequence[Record], seed: int = 5, **parts: Any) -> Bundl
         sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=3)
         model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
-    return Bundle(model, encoder, inference, **parts)
+    return Bundle(model, encoder, inference, **fields)
 
 
-def save_tiny_bundle(path: Path, records: Sequence[Record], seed: int = 5, **parts: Any) -> Path:
-    """Saves `tiny_bundle` to `path`."""
-    save_bundle(path, tiny_bundle(records, seed, **parts))
+def save_tiny_bundle(path: Path, records: Sequence[Record], seed: int = 5, **fields: Any) -> Path:
+    save_bundle(path, tiny_bundle(records, seed, **fields))
     return path

@@ -9,7 +9,7 @@ REPO = Path(__file__).parents[1]
 
 
 def build_wheel(folder: Path) -> Path:
-    """Builds it in `folder`, from a copy of the sources, since setuptools writes next to them."""
+    """Builds the wheel in `folder` from a copy of the sources, since setuptools writes into the source folder."""
     source = folder / "source"
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
     for name in ("agggen", "platform", "serve"):

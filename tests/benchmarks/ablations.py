@@ -1,12 +1,12 @@
-"""Ablations of the search and the choice of texts on development data: one setting, or the model, changed at a time.
+"""Ablations of search and text selection on development data: each run changes one setting or the model.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/ablations.py BUNDLE [SETTING[,SETTING] ...] [--corpus webnlg]
 
-Texts of every n-th record (`--every`) are generated with the bundle's own settings and with each change: settings as
-in `agggen evaluate`, or bundle=FOLDER for another model, joined by commas (default: `CHANGES`). The bundle's own check
-is applied to all texts. Measured: BLEU by the corpus's protocol, the strict and lenient measures of values
-(`agggen.evaluation.values`), slot errors if the corpus has slots, and the CPU time as a multiple of that without a
-change. The last line is JSON.
+Every n-th record (`--every`) is generated with the bundle's own settings and with each change (default: `CHANGES`). A
+change is a comma-separated list of settings of `agggen evaluate`, or of bundle=FOLDER for another model. The checker of
+BUNDLE checks all texts. Scores: BLEU by the corpus's protocol, strict and lenient value measures
+(`agggen.evaluation.values`), slot errors if the corpus has slots, and CPU time relative to the unchanged settings. The
+last line is JSON.
 """
 
 from __future__ import annotations

@@ -4,11 +4,10 @@
 
 BUNDLE is a model of WebNLG 2017, the new domain a category that only WebNLG 3.0 has. For each number of texts, the
 bundle is adapted to shuffled training records of the category (`agggen.adapt`, which replays its corpus), and another
-model is trained on them only (`agggen.train`, preset `auto`); development records are a 25th of the texts (2 at least).
-All models generate texts of the category's development records, unconstrained (`verify=off`) and by default; adapted
-models also of every n-th development record of WebNLG 2017 (`--every`), which shows what they have forgotten. The
-bundle's check is applied to all texts. Models and results are saved in FOLDER, so that the same command continues. The
-last line is JSON.
+model is trained on them only (`agggen.train`, preset `auto`), with one development record per 25 texts (at least 2).
+All models generate the category's development records, unconstrained (`verify=off`) and with default settings. Adapted
+models also generate every n-th (`--every`) development record of WebNLG 2017, which measures forgetting. The bundle's
+checker checks all texts. Models and results are saved in FOLDER, so the same command resumes. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -36,30 +35,30 @@ def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
     chosen, texts = [], 0
     for record in random.Random(SEED).sample(data.train, len(data.train)):
         if texts < count:
-            kept = record.references[: count - texts]
-            chosen.append(agggen.Record(record.id, record.triples, kept, record.category))
-            texts += len(kept)
+            references = record.references[: count - texts]
+            chosen.append(agggen.Record(record.id, record.triples, references, record.category))
+            texts += len(references)
     dev = data.dev[: max(count // 25, 2)]
     return agggen.Dataset(f"{data.name}, {count} texts", {"train": chosen, "dev": dev})
 
 
 def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Checker) -> dict[str, float]:
     result: dict[str, float] = {}
-    for way, config in (("free", model.settings(verify="off")), ("default", model.settings())):
+    for mode, config in (("free", model.settings(verify="off")), ("default", model.settings())):
         written = generate_outputs(model.generator, records, config)
         values = scores_of("webnlg", written.records, written.texts, checker)
-        result |= {f"{way} {name}": value for name, value in values.items()}
+        result |= {f"{mode} {name}": value for name, value in values.items()}
     return result
 
 
-def draw(points: Points, counts: Sequence[int], file: Path) -> None:
-    """Plots BLEU and the values said whole by number of texts, unconstrained."""
+def plot_points(points: Points, counts: Sequence[int], file: Path) -> None:
+    """Plots BLEU and the share of whole values of unconstrained texts over the number of texts."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(1, 2, figsize=(8, 3))
     for axis, name in zip(axes, ("free bleu", "free values_whole"), strict=True):
-        for way in ("adapted", "from scratch"):
-            axis.plot(counts, [points[f"{way}, {count}"][name] for count in counts], "o-", label=way)
+        for training in ("adapted", "from scratch"):
+            axis.plot(counts, [points[f"{training}, {count}"][name] for count in counts], "o-", label=training)
         axis.set(xscale="log", xlabel="texts", ylabel=name)
     axes[0].legend()
     plt.savefig(file, bbox_inches="tight")
@@ -85,24 +84,24 @@ def main() -> None:
     file = options.folder / "points.json"
     points: Points = json.loads(file.read_text()) if file.exists() else {}
 
-    def point(name: str, train: Callable[[], agggen.Model], with_old: bool) -> None:
+    def measure_point(name: str, train: Callable[[], agggen.Model], score_old_domain: bool) -> None:
         if name not in points:
             began = time.process_time()
             model = train()
             values = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
-            if with_old:
+            if score_old_domain:
                 values |= {f"old, {key}": value for key, value in scores(model, old, base.generator.checker).items()}
             points[name] = values
             file.write_text(json.dumps(points))
         print(f"{name}: {rounded(points[name])}", flush=True)
 
-    point("base", lambda: base, True)
+    measure_point("base", lambda: base, True)
     for count in options.texts:
         data, folder = first_texts(new, count), options.folder / str(count)
-        point(f"adapted, {count}", partial(agggen.adapt, options.bundle, data, folder / "adapted"), True)
-        point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
+        measure_point(f"adapted, {count}", partial(agggen.adapt, options.bundle, data, folder / "adapted"), True)
+        measure_point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
     if options.plot:
-        draw(points, options.texts, options.plot)
+        plot_points(points, options.texts, options.plot)
     summary = {"benchmark": "adapt", "seed": SEED, "category": options.category, "dev_records": len(new.dev)}
     print(json.dumps(summary | {"old_dev_records": len(old), "points": rounded(points)}))
 

@@ -4,15 +4,15 @@
         [--workers 1] [--kill 20] [KEY=VALUE ...]
 
 Workers have one thread: ``here`` generates in the job's process (``--actors 0``), ``actors`` in Ray actors, and
-``endpoint`` by requests to a running ``agggen serve`` with as many generators. Each mode runs the job with a quarter of
-the records and with all; results are differences of the two runs, without the cost of starting. The modes take turns:
-results are medians over the rounds, and `tax_cpu` is, for each round, the mode's CPU time over that of ``here``, minus
-1. CPU time is that of the job's processes, Ray included, and for ``endpoint`` also that of the server's processes;
-`idle_cpu_ms_a_second` is what the server takes without requests.
+``endpoint`` by requests to a running ``agggen serve`` with the same number of generators. Each mode runs the job with a
+quarter of the records and with all; the difference of the two runs excludes the start-up cost. The modes alternate;
+results are medians over the rounds. `tax_cpu` is, per round, the mode's CPU time divided by that of ``here``, minus 1.
+CPU time includes the job's processes, Ray, and for ``endpoint`` the server's processes; `idle_cpu_ms_a_second` is the
+server's CPU time without requests.
 
-Then ``actors`` and ``endpoint`` run the job again while every ``--kill`` seconds a worker process gets SIGKILL (an
-actor; a generator, a planner and an ingress in turn). A job that ends with an error counts as a failure and is
-restarted. The parts must equal those of ``here``, byte for byte. 15 minutes on two quiet cores. The last line is JSON.
+Then ``actors`` and ``endpoint`` run the job again while a worker process is killed every ``--kill`` seconds (an actor;
+a generator, a planner and an ingress in turn). A job that ends with an error counts as a failure and is restarted. The
+parts must equal those of ``here`` byte for byte. Takes 15 minutes on two idle cores. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from measuring import cpu_of, kills, measured, print_result
+from measuring import killing, print_result, timed_run, tree_cpu_time
 from serving import running
 from untrained import development_records
 
@@ -41,24 +41,24 @@ WORKERS = {
 }
 
 
-def job(bundle: str, source: Path, mode: str, url: str, workers: int = 1) -> tuple[list[str], Path]:
-    """The arguments of a job and its output folder."""
+def job_command(bundle: str, source: Path, mode: str, url: str, workers: int = 1) -> tuple[list[str], Path]:
+    """The Python arguments of a bulk job, and its output folder."""
     out = source.parent / f"{source.stem}-{mode}"
     folders = ["--out", str(out), "--runs", str(source.parent / "runs"), "--fresh", "ray_address=local"]
     workers_of = ["--endpoint", url] if mode == "endpoint" else ["--actors", str(workers) if mode == "actors" else "0"]
     return ["-m", "agggen_platform.cli.main", "bulk", bundle, str(source), *folders, *workers_of], out
 
 
-def parts_of(out: Path) -> str:
+def hash_of_parts(out: Path) -> str:
     """SHA-256 of the names and contents of all texts and rejects."""
     files = sorted(path for folder in ("texts", "rejects") for path in (out / folder).glob("*"))
     return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()
 
 
-def under_kills(command: list[str], out: Path, titles: Sequence[str], seconds: float) -> dict[str, object]:
+def run_under_kills(command: list[str], out: Path, titles: Sequence[str], seconds: float) -> dict[str, object]:
     """Repeats the job until it ends without an error; counts its failures and the shards that were repeated."""
     begin, errors = time.monotonic(), list[str]()
-    with kills(psutil.Process(), titles, seconds) as killed:
+    with killing(psutil.Process(), titles, seconds) as killed:
         while (run := subprocess.run([sys.executable, *command], capture_output=True, text=True)).returncode:
             errors.append(run.stderr.strip().splitlines()[-1][:300])
             command = [argument for argument in command if argument != "--fresh"]
@@ -77,10 +77,10 @@ def under_kills(command: list[str], out: Path, titles: Sequence[str], seconds: f
 def main() -> None:
     parser = argparse.ArgumentParser(description="a bulk job in its process, in actors, and by an endpoint")
     parser.add_argument("--bundle", default="elements")
-    parser.add_argument("--corpus", default="elements", help="whose development records are the input")
+    parser.add_argument("--corpus", default="elements", help="corpus whose development records are the input")
     parser.add_argument("--records", type=int, default=800)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=1, help="actors, and generators of the endpoint")
+    parser.add_argument("--workers", type=int, default=1, help="number of actors, and of the endpoint's generators")
     parser.add_argument("--kill", type=float, default=20, help="seconds between two kills; 0: none")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
@@ -94,30 +94,30 @@ def main() -> None:
         replicas = [f"generator.{bound}_replicas={options.workers}" for bound in ("min", "max")]
         with running(options.bundle, [*replicas, *options.overrides]) as (url, server, _):
             time.sleep(_PAUSE)  # until the processes are idle
-            before = cpu_of(server)
+            before = tree_cpu_time(server)
             time.sleep(_PAUSE)
-            idle = (cpu_of(server) - before) / _PAUSE
+            idle = (tree_cpu_time(server) - before) / _PAUSE
             for _ in range(options.rounds):
                 rounds.append({})
                 for mode in MODES:
                     numbers: list[dict[str, float]] = []
                     for source in sources:
-                        command, _ = job(options.bundle, source, mode, url, options.workers)
-                        before = cpu_of(server)
-                        numbers.append(measured(mode, command))
+                        command, _ = job_command(options.bundle, source, mode, url, options.workers)
+                        before = tree_cpu_time(server)
+                        numbers.append(timed_run(mode, command))
                         if mode == "endpoint":
-                            numbers[-1]["cpu"] += cpu_of(server) - before
+                            numbers[-1]["cpu"] += tree_cpu_time(server) - before
                     seconds, cpu = (numbers[1][name] - numbers[0][name] for name in ("seconds", "cpu"))
                     records = sizes[1] - sizes[0]
                     speed, cost = records / seconds, 1000 * cpu / records
                     rounds[-1][mode] = {"records_per_second": speed, "cpu_ms_a_record": cost}
                     print(f"{mode:9}{rounds[-1][mode]}", flush=True)
-            hashes = {parts_of(job(options.bundle, sources[1], mode, url)[1]) for mode in MODES}
+            hashes = {hash_of_parts(job_command(options.bundle, sources[1], mode, url)[1]) for mode in MODES}
             killed = {}
             for mode, titles in WORKERS.items() if options.kill else ():
-                command, out = job(options.bundle, sources[1], mode, url, options.workers)
-                killed[mode] = under_kills(command, out, titles, options.kill)
-                hashes.add(parts_of(out))
+                command, out = job_command(options.bundle, sources[1], mode, url, options.workers)
+                killed[mode] = run_under_kills(command, out, titles, options.kill)
+                hashes.add(hash_of_parts(out))
                 print(f"{mode:9}{killed[mode]}", flush=True)
     costs = [{mode: numbers[mode]["cpu_ms_a_record"] for mode in MODES} for numbers in rounds]
     print_result(

@@ -1,8 +1,8 @@
-"""Texts per CPU-second of the check by words only, and with the critic.
+"""Checked texts per CPU-second on one thread, by the word-based check alone and with the critic.
 
     python tests/benchmarks/checking.py [--corpus elements] [--split dev] [--limit 1000]
 
-One thread, the references of a corpus, each text once. The last line is JSON.
+The texts are the references of a corpus, each checked once. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from agggen.datasets import load_dataset
 from agggen.verification.check import Checker
 
 
-def rate(count: int, work: Callable[[], object]) -> float:
+def rate(count: int, check: Callable[[], object]) -> float:
     """Texts per second of this process's CPU time."""
     begin = time.process_time()
-    work()
+    check()
     return count / (time.process_time() - begin)
 
 

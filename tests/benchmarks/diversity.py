@@ -1,10 +1,9 @@
-"""Diversity of several texts of a record: the n best texts, those of the n best plans, those of n sampled plans.
+"""Diversity of n texts per record: the n best texts, the texts of the n best plans, the texts of n sampled plans.
 
     python tests/benchmarks/diversity.py BUNDLE [--corpus elements] [-n 5] [--top-p 0.9]
 
-For every n-th record (`--every`) with at least three triples: different plans per record, self-BLEU (lower is more
-varied), distinct-2, BLEU of the first text, and the share of texts without a fault, since varied but wrong texts are
-useless. The last line is JSON.
+For every n-th record (`--every`) with at least three triples: distinct plans per record, self-BLEU (lower is more
+varied), distinct-2, BLEU of the first text, and the share of texts without a fault. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -43,26 +42,26 @@ def main() -> None:
     ]
     records = records[:: options.every]
 
-    def of_plans(config: InferenceConfig) -> list[list[Generation]]:
+    def texts_of_plans(config: InferenceConfig) -> list[list[Generation]]:
         """The best text of each of the n plans that `config` finds."""
         plans_of = generator.planner.plan(records, options.n, config)
         jobs = [(record, planned.plan) for record, plans in zip(records, plans_of, strict=True) for planned in plans]
         texts = iter(generator.generate([record for record, _ in jobs], [plan for _, plan in jobs]))
         return [[next(texts)[0] for _ in plans] for plans in plans_of]
 
-    own = generator.config
-    ways: dict[str, Callable[[], Sequence[Sequence[Generation]]]] = {
+    settings = generator.config
+    methods: dict[str, Callable[[], Sequence[Sequence[Generation]]]] = {
         "n-best texts": lambda: generator.generate(records, n_best=options.n),
-        "n-best plans": lambda: of_plans(replace(own, planner="exact")),
-        f"sampled plans, top_p={options.top_p}": lambda: of_plans(
-            replace(own, planner="sample", top_p=options.top_p, seed=1)
+        "n-best plans": lambda: texts_of_plans(replace(settings, planner="exact")),
+        f"sampled plans, top_p={options.top_p}": lambda: texts_of_plans(
+            replace(settings, planner="sample", top_p=options.top_p, seed=1)
         ),
     }
-    result = {name: measured(records, way()) for name, way in ways.items()}
+    result = {name: diversity_scores(records, generate()) for name, generate in methods.items()}
     print(json.dumps({"corpus": options.corpus, "records": len(records), "n": options.n, "ways": result}))
 
 
-def measured(records: Sequence[Record], texts: Sequence[Sequence[Generation]]) -> dict[str, float]:
+def diversity_scores(records: Sequence[Record], texts: Sequence[Sequence[Generation]]) -> dict[str, float]:
     generations = [generation for n_best in texts for generation in n_best]
     references = [[reference.text for reference in record.references] for record in records]
     scores = {

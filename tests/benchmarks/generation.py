@@ -4,9 +4,9 @@ against the paper's two-stage search.
     AGGGEN_DATA_HOME=... python tests/benchmarks/generation.py [BUNDLE] [--records 100] [--beam 5] [--rows 320]
 
 Without a bundle, the model has the paper's sizes and random weights; since such a model does not end its facts, they
-are limited to 20 tokens, and the numbers are the cost of tokens, not of records. The variants take turns in one
-process; each number is the best of the repeats. `one_by_one` is five exact plans with a call for each of every fifth
-record. The last line is JSON.
+are limited to 20 tokens, and the numbers measure tokens, not records. The variants alternate in one process; each
+number is the best of the repeats. `one_by_one`: five exact plans, one call per record, for every fifth record. The last
+line is JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def cpu_seconds(generator: Generator, records: list[Record], config: InferenceCo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="generation speed on WebNLG's development set")
-    parser.add_argument("bundle", nargs="?", help="a trained model; random weights without")
+    parser.add_argument("bundle", nargs="?", help="a trained model (default: random weights)")
     parser.add_argument("--records", type=int, default=100, help="evenly spread over the development set")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--rows", type=int, default=320, help="hypotheses that are decoded together")

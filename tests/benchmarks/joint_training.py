@@ -5,7 +5,7 @@ against bfloat16 (`training.precision=bfloat16`); with a GPU, also texts per sec
     AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py --worst
 
 The model has the paper's sizes; the texts are a share of the training texts, segmented into clauses, with the release's
-alignment constraints. An update includes collating, forward, backward, clipping and Adam. The variants take turns in
+alignment constraints. An update includes collating, forward, backward, clipping and Adam. The variants alternate in
 one process, on the same batches; each number is the best of the repeats.
 
 With `--worst`, one update on the training text with the highest cost without hard alignment, and the peak memory of the
@@ -35,7 +35,7 @@ History = Literal["shared", "masked"]
 
 
 def examples_of(share: float, constraints: Constraints = "release") -> tuple[list[Example], Encoder]:
-    """Every 1 / share-th training record with all its texts, and an encoder built from all of them."""
+    """A `share` of the training records with all their texts, and an encoder built from all training records."""
     train = [record for record in load("webnlg", "train") if isinstance(record, Record)]
     vocabulary = Vocabulary.build(train)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train), ModelConfig().max_group_size)
@@ -95,10 +95,10 @@ def measure_worst_record() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="joint training speed on WebNLG")
-    parser.add_argument("--share", type=float, default=0.1, help="of the training records")
-    parser.add_argument("--updates", type=int, default=12, help="batches a repeat")
+    parser.add_argument("--share", type=float, default=0.1, help="share of the training records")
+    parser.add_argument("--updates", type=int, default=12, help="batches per repeat")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--positions", type=int, default=4096, help="decoded positions a batch, as in the preset")
+    parser.add_argument("--positions", type=int, default=4096, help="decoded positions per batch, as in the preset")
     parser.add_argument("--worst", action="store_true", help="only the memory of the text with the highest cost")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -107,8 +107,10 @@ def main() -> None:
         return
     examples, encoder = examples_of(options.share)
     costs = joint_costs(examples, ModelConfig().max_group_size)
-    chosen = epoch_batches(sort_keys(examples), costs, options.positions, 512, seed=0, epoch=0)[: options.updates]
-    batches = [[examples[index] for index in batch] for batch in chosen]
+    batch_indices = epoch_batches(sort_keys(examples), costs, options.positions, 512, seed=0, epoch=0)[
+        : options.updates
+    ]
+    batches = [[examples[index] for index in batch] for batch in batch_indices]
     texts = sum(map(len, batches))
     variants = {history: (*new_model(encoder, history), False) for history in get_args(History)}
     variants["bfloat16"] = (*new_model(encoder), True)  # with shared history

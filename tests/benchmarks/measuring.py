@@ -1,4 +1,4 @@
-"""CPU time of processes, measured from outside; latencies of an endpoint under load; kills; results."""
+"""Measures CPU time of processes and latencies of an endpoint under load; kills processes; prints results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import torch
 _PAUSE = 0.2
 
 
-def tree(process: psutil.Process) -> list[psutil.Process]:
+def process_tree(process: psutil.Process) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
@@ -34,12 +34,12 @@ def cpu_time(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def cpu_of(process: psutil.Process) -> float:
+def tree_cpu_time(process: psutil.Process) -> float:
     """The CPU seconds of a process and its living descendants."""
-    return sum(map(cpu_time, tree(process)))
+    return sum(map(cpu_time, process_tree(process)))
 
 
-def titled(process: psutil.Process, title: str) -> list[psutil.Process]:
+def descendants_titled(process: psutil.Process, title: str) -> list[psutil.Process]:
     """The descendants whose command line begins with `title`."""
     descendants = []
     for member in process.children(recursive=True):
@@ -50,15 +50,15 @@ def titled(process: psutil.Process, title: str) -> list[psutil.Process]:
 
 
 @contextmanager
-def kills(process: psutil.Process, titles: Sequence[str], seconds: float) -> Iterator[list[str]]:
-    """Kills a descendant of each title in turn, one every `seconds` (0: none); yields the titles of those killed."""
+def killing(process: psutil.Process, titles: Sequence[str], seconds: float) -> Iterator[list[str]]:
+    """Kills a descendant of each title in turn, one every `seconds` (0: none); yields the list of the killed titles."""
     done, killed = threading.Event(), list[str]()
 
     def run() -> None:
         for title in cycle(titles):
             if done.wait(seconds):
                 return
-            for victim in titled(process, title)[:1]:
+            for victim in descendants_titled(process, title)[:1]:
                 victim.kill()
                 killed.append(title)
 
@@ -78,8 +78,8 @@ def free_port() -> int:
         return int(unused.getsockname()[1])
 
 
-def measured(name: str, command: Sequence[str]) -> dict[str, float]:
-    """Runs Python with the arguments `command`: its wall time, and the CPU time of all its processes, in seconds."""
+def timed_run(name: str, command: Sequence[str]) -> dict[str, float]:
+    """Runs Python with the arguments `command`; returns wall time and CPU time of all its processes, in seconds."""
     begin = time.monotonic()
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE)
     cpu: dict[int, float] = {}
@@ -88,7 +88,7 @@ def measured(name: str, command: Sequence[str]) -> dict[str, float]:
     reader.start()
     while process.poll() is None:
         with suppress(psutil.Error):
-            members = tree(psutil.Process(process.pid))
+            members = process_tree(psutil.Process(process.pid))
             cpu |= {member.pid: seconds for member in members if (seconds := cpu_time(member))}
         time.sleep(_PAUSE)
     if process.returncode:
@@ -97,7 +97,7 @@ def measured(name: str, command: Sequence[str]) -> dict[str, float]:
 
 
 def latencies(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> dict[str, float]:
-    """Posts the bodies in turn, by clients that wait for each response; requests, their rate, percentiles in ms."""
+    """Load by `clients` closed-loop clients for `seconds`: number and rate of requests, latency percentiles in ms."""
     begin = time.perf_counter()
     times = asyncio.run(_closed_loop(url, bodies, clients, seconds))
     speed = {"per_second": round(len(times) / (time.perf_counter() - begin), 2)}
@@ -133,7 +133,7 @@ async def _closed_loop(url: str, bodies: Sequence[bytes], clients: int, seconds:
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """Percentiles in ms; 0 without values."""
+    """The 50th, 95th and 99th percentile in ms; 0 without values."""
     return {f"p{percent}": 1000 * float(np.percentile(seconds or [0.0], percent)) for percent in (50, 95, 99)}
 
 

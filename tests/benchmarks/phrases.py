@@ -2,7 +2,7 @@
 
     python tests/benchmarks/phrases.py [--corpus webnlg] [--split dev] [--phrases rel2text]
 
-Without a model: all predicates count as unknown, and sentences have up to 1, 2 or 3 triples of one subject. Printed are
+No model is used: all predicates count as unknown, and sentences have up to 1, 2 or 3 triples of one subject. Prints
 BLEU by the corpus's protocol and the number of texts without a fault. The last line is JSON.
 """
 

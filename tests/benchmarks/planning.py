@@ -3,7 +3,7 @@
     python tests/benchmarks/planning.py [--records 20] [--repeats 7]
 
 Random scores with L = 3, for 3, 5, 7 and 10 triples; 10 exact plans, and beam 3 with 2 aggregations per order as in the
-paper. The searches take turns in one process; each number is the median over the repeats of the mean milliseconds per
+paper. The searches alternate in one process; each number is the median over the repeats of the mean milliseconds per
 record. `tables` is the first call, which builds the index tables of the process. The last line is JSON.
 """
 

@@ -3,8 +3,8 @@
     AGGGEN_DATA_HOME=... OMP_NUM_THREADS=1 python tests/benchmarks/presets.py tiny small [--corpus webnlg --records 800]
 
 `--records` and `--dev` sample training and development records without replacement, with seed 1 (default: all). Each
-preset is trained once, with its own seed. Scores (see `ablations.py`) are those of texts with `verify=strict` (the
-default) and `verify=off`. The last line is JSON.
+preset is trained once, with its own seed, and scored (see `ablations.py`) with `verify=strict` (the default) and
+`verify=off`. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agggen.evaluation.held_out import generate_outputs
 from agggen.records import Record
 
 
-def drawn(records: list[Record], count: int) -> list[Record]:
+def sampled(records: list[Record], count: int) -> list[Record]:
     """A sample of `count` records in corpus order; all records for 0."""
     chosen = set(random.Random(1).sample(range(len(records)), count)) if count else range(len(records))
     return [record for index, record in enumerate(records) if index in chosen]
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--dev", type=int, default=0)
     options = parser.parse_args()
     corpus = agggen.load_dataset(options.corpus, splits=("train", "dev"))
-    splits = {"train": drawn(corpus.train, options.records), "dev": drawn(corpus.dev, options.dev)}
+    splits = {"train": sampled(corpus.train, options.records), "dev": sampled(corpus.dev, options.dev)}
     data = agggen.load_dataset(splits, name=options.corpus)
     sizes = {f"{split} texts": sum(len(record.references) for record in records) for split, records in splits.items()}
     results: dict[str, dict[str, float]] = {}

@@ -5,9 +5,9 @@
 
 `bare` is `agggen.run.fit` in this process with one thread, without Ray, checkpoints or logs. `ray-N` is the same on N
 Ray Train workers with one CPU each, which report to this process. `kept` is `bare` as a complete job, which saves a
-verified checkpoint and logs to MLflow at every window. The variants take turns. A window of updates is timed by the
-worker, callbacks included; the best round counts, and all rounds are printed. `--records` must be large enough for all
-updates to be within one epoch, since evaluations would be included otherwise. The last line is JSON.
+verified checkpoint and logs to MLflow at every window. The variants alternate. The worker times each window of updates,
+callbacks included; the best round counts, and all rounds are printed. All updates must fit into one epoch of
+`--records`, so that no evaluation is included. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -39,20 +39,18 @@ from agggen_platform.training.job import data_of, train_job
 from agggen_platform.training.on_ray import train_on_workers, workers_of
 from agggen_platform.training.prepared import load_or_prepare
 
-WINDOW = 4  # updates between two numbers
+WINDOW = 4  # updates per measurement
 
 
 class NoCheckpoints:
-    """Saves and restores nothing."""
-
     def restore(self, trainer: Trainer) -> bool:
         return False
 
     def save(self, trainer: Trainer) -> None: ...
 
 
-class Listener:
-    """Collects texts per second by window; `done` after `updates`."""
+class SpeedListener:
+    """Collects texts per second by window; `done` becomes true after `updates`."""
 
     def __init__(self, updates: int) -> None:
         self.updates, self.speeds = updates, dict[int, float]()
@@ -65,7 +63,7 @@ class Listener:
         return self.done
 
 
-def stopped(run: Callable[[], object]) -> None:
+def run_until_stopped(run: Callable[[], object]) -> None:
     try:
         run()
     except StoppedError:
@@ -73,15 +71,17 @@ def stopped(run: Callable[[], object]) -> None:
     raise SystemExit("training ended before --updates: increase --records or reduce --updates")
 
 
-def bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
-    listener = Listener(updates)
+def fit_bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
+    listener = SpeedListener(updates)
     reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
-    stopped(lambda: fit(run_config_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.done))
+    run_until_stopped(
+        lambda: fit(run_config_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.done)
+    )
     return listener.speeds
 
 
-def on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, updates: int) -> dict[int, float]:
-    listener = Listener(updates)
+def train_on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, updates: int) -> dict[int, float]:
+    listener = SpeedListener(updates)
     run_folder = Folder(folder.at(f"{workers}-{time.monotonic_ns()}"))
     for name in folder.names(prepared_at):
         with folder.open(name) as file:
@@ -89,24 +89,26 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, up
     config = replace(config, cluster=ClusterConfig(workers=workers))
     with claim(run_folder) as held, workers_of(config), TrainingMetrics("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        stopped(lambda: train_on_workers(config, run_folder, prepared_at, (), held, monitor, lambda: listener.done))
+        run_until_stopped(
+            lambda: train_on_workers(config, run_folder, prepared_at, (), held, monitor, lambda: listener.done)
+        )
     return listener.speeds
 
 
-def kept(config: JobConfig, data: Data, runs: Path, updates: int) -> dict[int, float]:
-    listener = Listener(updates)
+def train_as_job(config: JobConfig, data: Data, runs: Path, updates: int) -> dict[int, float]:
+    listener = SpeedListener(updates)
 
     def show(event: TrainingEvent) -> None:
         if listener(event):
             raise StoppedError("enough")
 
-    often = replace(config, storage=replace(config.storage, checkpoint_seconds=0.0))
-    stopped(lambda: train_job(often, f"kept-{time.monotonic_ns()}", runs_dir=runs, show=show, data=data))
+    frequent = replace(config, storage=replace(config.storage, checkpoint_seconds=0.0))
+    run_until_stopped(lambda: train_job(frequent, f"kept-{time.monotonic_ns()}", runs_dir=runs, show=show, data=data))
     return listener.speeds
 
 
 def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: int) -> float:
-    """Seconds an update: the best of the rounds for each window, without the first, which warms up."""
+    """Seconds per update, from the best round of each window; the first window is a warm-up."""
     windows = sorted(step for step in rounds[0] if WINDOW < step <= updates)
     return sum(texts[step] / max(speeds[step] for speeds in rounds) for step in windows) / (WINDOW * len(windows))
 
@@ -114,7 +116,7 @@ def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: i
 def main() -> None:
     parser = argparse.ArgumentParser(description="the cost of Ray Train")
     parser.add_argument("--preset", default="webnlg")
-    parser.add_argument("--records", type=int, default=800, help="of the training split")
+    parser.add_argument("--records", type=int, default=800, help="number of training records")
     parser.add_argument("--updates", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stage", choices=("baseline", "joint"), default="joint")
@@ -122,13 +124,13 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_intermixed_args()
     torch.set_num_threads(1)
-    other = "baseline" if options.stage == "joint" else "joint"
+    skipped = "baseline" if options.stage == "joint" else "joint"
     config = load_config(
         JobConfig,
         options.preset,
         [
             f"corpus.limit={options.records}",
-            f"training.{other}.epochs=0",
+            f"training.{skipped}.epochs=0",
             f"training.{options.stage}.log_every={WINDOW}",
             "training.device=cpu",
             "training.threads=1",
@@ -141,10 +143,12 @@ def main() -> None:
         data = data_of(config)
         folder = Folder(scratch)
         prepared, prepared_at = load_or_prepare(folder, config, data)
-        measure: dict[str, Callable[[], dict[int, float]]] = {"bare": lambda: bare(config, prepared, options.updates)}
+        measure: dict[str, Callable[[], dict[int, float]]] = {
+            "bare": lambda: fit_bare(config, prepared, options.updates)
+        }
         for n in options.workers:
-            measure[f"ray-{n}"] = lambda n=n: on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]
-        measure["kept"] = lambda: kept(config, data, Path(scratch) / "runs", options.updates)
+            measure[f"ray-{n}"] = lambda n=n: train_on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]
+        measure["kept"] = lambda: train_as_job(config, data, Path(scratch) / "runs", options.updates)
         speeds: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
         texts = texts_of(config, prepared, options.stage, options.updates)
         for _ in range(options.rounds):

@@ -3,11 +3,11 @@
     python tests/benchmarks/reviewing.py RATINGS.jsonl [--critic ADDRESS]
 
 RATINGS has texts of several systems with human ratings (`agggen.evaluation.ratings`); a text whose Correctness is rated
-below 70 is an error. Takes a minute. The last line is JSON. By order: the share of all errors among the first 5, 10, 20
-and 50 % of the texts. ``random`` is the expectation; ``best`` has the errors first; ``faults`` is by descending number
-of faults of the strict check, ties in file order. ``cross_validated``: the scores coverage and correctness, whose
-weights, and a threshold of risk with at most 4 % errors below it, are chosen on other systems and other records than
-those scored (four parts of each, so 16 choices).
+below 70 is an error. Takes a minute. The last line is JSON. Per order: the recall of errors among the first 5, 10, 20
+and 50 % of the texts. ``random`` is the expectation; ``best`` has the errors first; ``faults`` sorts by the number of
+faults of the strict check, descending, ties in file order. ``cross_validated``: 4 x 4 folds over systems and records;
+the weights of the scores coverage and correctness, and a risk threshold with at most 4 % errors below it, are fitted on
+texts that share neither a system nor a record with the scored ones.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from agggen.evaluation.ratings import INCORRECT, RatedText, agreement, read_rati
 from agggen_platform.storage.critics import open_critic
 
 SHARES = (0.05, 0.1, 0.2, 0.5)
-PARTS = 4
+FOLDS = 4
 WEIGHTS = tuple(product((0, 0.25, 0.5, 1, 1.5, 2, 3), (0, 0.25, 0.5, 1)))
-"""Weights of the share of mentioned values and of named subjects; the critic's score has the weight 1."""
+"""Candidate weights (mentioned values, named subjects) relative to the critic's score, whose weight is 1."""
 MAX_ERRORS = 0.04
 
 
 def recall_at(errors: np.ndarray, score: Sequence[float]) -> list[float]:
-    """The share of the errors (N booleans) among the first texts by descending `score`, for each of `SHARES`."""
+    """The recall of the errors (N booleans) among the top texts by `score`, for each of `SHARES`."""
     ordered = errors[np.argsort(-np.asarray(score), kind="stable")]
     return [round(float(ordered[: round(share * len(errors))].sum() / errors.sum()), 3) for share in SHARES]
 
@@ -41,33 +41,33 @@ def recall_at(errors: np.ndarray, score: Sequence[float]) -> list[float]:
 def splits(rated: Sequence[RatedText]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Pairs of training and test texts (N booleans each) that share neither a system nor a record."""
 
-    def part_of(items: Sequence[str]) -> np.ndarray:
+    def fold_of(items: Sequence[str]) -> np.ndarray:
         names = sorted(set(items))
         random.Random(1).shuffle(names)
-        return np.array([names.index(item) % PARTS for item in items])
+        return np.array([names.index(item) % FOLDS for item in items])
 
-    system, record = part_of([text.system for text in rated]), part_of([str(text.record.triples) for text in rated])
+    system, record = fold_of([text.system for text in rated]), fold_of([str(text.record.triples) for text in rated])
     return [
-        ((system != s) & (record != r), (system == s) & (record == r)) for s, r in product(range(PARTS), range(PARTS))
+        ((system != s) & (record != r), (system == s) & (record == r)) for s, r in product(range(FOLDS), range(FOLDS))
     ]
 
 
 def cross_validated(
     rated: Sequence[RatedText], checked: Sequence[CheckedText], errors: np.ndarray
 ) -> dict[str, object]:
-    """Correlations per text and per system, the share of texts that pass, and the share of errors among these."""
+    """Correlations per text and per system, the share of passing texts, and the share of errors among them."""
     mentioned, named = np.array([text.shares for text in checked]).T
     risk = np.array([text.risk for text in checked])
     result: dict[str, object] = {}
-    for dimension, part in (("DataCoverage", "coverage"), ("Correctness", "correctness")):
-        own = np.array([getattr(text.judgement, part) for text in checked])
+    for dimension, score_name in (("DataCoverage", "coverage"), ("Correctness", "correctness")):
+        critic_scores = np.array([getattr(text.judgement, score_name) for text in checked])
         ratings, scores = np.array([text.ratings[dimension] for text in rated]), np.zeros(len(rated))
         for train, test in splits(rated):
-            weighted = {(m, n): (own + m * mentioned + n * named) / (1 + m + n) for m, n in WEIGHTS}
+            weighted = {(m, n): (critic_scores + m * mentioned + n * named) / (1 + m + n) for m, n in WEIGHTS}
             best = max(weighted, key=lambda key: np.corrcoef(weighted[key][train], ratings[train])[0, 1])
             scores[test] = weighted[best][test]
         agreed = agreement(rated, scores.tolist())
-        result[part] = [round(agreed.per_text[dimension], 3), round(agreed.per_system[dimension], 3)]
+        result[score_name] = [round(agreed.per_text[dimension], 3), round(agreed.per_system[dimension], 3)]
     passes = np.zeros(len(rated), dtype=bool)
     for train, test in splits(rated):
         thresholds = (

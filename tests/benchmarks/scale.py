@@ -3,8 +3,8 @@
     python tests/benchmarks/scale.py [--records 100000 1000000] [--workers 2] [--s3] [KEY=VALUE ...]
 
 Each number of records is measured in a separate process, with JSON lines as input (about 120 bytes per record) and a
-local Ray cluster; with ``--s3``, input and output are on a local S3 server. Printed are CPU time and peak memory of the
-driver after the start of Ray, and the S3 requests of driver and workers. The last line is JSON.
+local Ray cluster; with ``--s3``, input and output are on a local S3 server. Prints CPU time and peak memory of the
+driver after the start of Ray, and the number of S3 requests of driver and workers. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ REQUESTS: list[str] = []
 EMPTY = {pa.string(): "", pa.bool_(): False, pa.int32(): 1, pa.int64(): 0, pa.float64(): 0.0}
 
 
-class Writer(BulkWorker):
+class FixedTextWorker(BulkWorker):
     """Reads its records and writes the same text for each."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         Worker.__init__(self, settings.out, settings.job)
         self.requests = Path(settings.bundle) / f"requests-{os.getpid()}"
-        REQUESTS.clear()  # pickled with this class
+        REQUESTS.clear()  # the pickled class contains the driver's requests
         record_requests()
 
     def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
@@ -76,16 +76,16 @@ def record_requests() -> None:
 
     send = URLLib3Session.send
 
-    def recorded(self: Any, request: Any) -> Any:
+    def send_recorded(self: Any, request: Any) -> Any:
         REQUESTS.append(request.url)
         return send(self, request)
 
-    URLLib3Session.send = recorded
+    URLLib3Session.send = send_recorded
 
 
 def run_job(options: argparse.Namespace) -> None:
     """Runs and measures one job in this process."""
-    job.BulkWorker = Writer  # type: ignore[misc]
+    job.BulkWorker = FixedTextWorker  # type: ignore[misc]
     scratch = Path(options.scratch)
     model = Model(str(scratch), "0" * 64, InferenceConfig(), 3)
     settings = dict(pair.split("=") for pair in options.overrides)
@@ -130,12 +130,12 @@ def main() -> None:
         return
     results = []
     for records in options.records:
-        with tempfile.TemporaryDirectory() as folder, s3_server() if options.s3 else nullcontext(folder) as where:
+        with tempfile.TemporaryDirectory() as folder, s3_server() if options.s3 else nullcontext(folder) as location:
             source = Path(folder) / "in.jsonl"
             write_input(source, records)
             if options.s3:
-                Folder(where).upload("in.jsonl", source)
-            command = [__file__, "--source", f"{where}/in.jsonl", "--out", f"{where}/out", "--scratch", folder]
+                Folder(location).upload("in.jsonl", source)
+            command = [__file__, "--source", f"{location}/in.jsonl", "--out", f"{location}/out", "--scratch", folder]
             command += ["--workers", str(options.workers), *options.overrides]
             done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True)
             if done.returncode:
@@ -147,7 +147,7 @@ def main() -> None:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """An S3 server, to which the environment points; yields the address of an empty bucket."""
+    """Starts an S3 server and points the environment to it; yields the address of an empty bucket."""
     import boto3
     from moto.server import ThreadedMotoServer
 

@@ -6,10 +6,10 @@
 On a machine with room for several generators: ``--clients 1 4 16 64 64 16 4 1 --seconds 75``, and again with
 ``--kill 30``.
 
-In phases of `--seconds`, the given numbers of clients send requests of `--records` records in a closed loop, with the
-retries of `agggen_platform.client`. The replicas' processes are counted every two seconds. With ``--kill 30``, SIGKILL
-hits a generator, a planner and an ingress replica every 30 s, one of them every ten. Each text is compared with that of
-the library. The last line is JSON:
+In each phase of `--seconds`, the given number of clients sends requests of `--records` records in a closed loop, with
+the retries of `agggen_platform.client`. Replica processes are counted every two seconds. With ``--kill 30``, a replica
+is killed every 10 s: a generator, a planner and an ingress in turn. Each text is compared with the library's. The last
+line is JSON:
 
 - `requests`, `failed_at_first` (attempts that the client repeated), `lost` (without an answer), `wrong_texts`;
 - `p50`, `p95`, `p99`: latency of the requests of a phase in ms, retries included; `records_per_second`;
@@ -34,7 +34,7 @@ from typing import Any
 import httpx
 import psutil
 import torch
-from measuring import cpu_of, kills, percentiles, print_result, titled
+from measuring import descendants_titled, killing, percentiles, print_result, tree_cpu_time
 from serving import running
 from untrained import PRESETS, development_records, save_untrained
 
@@ -45,7 +45,7 @@ TITLES = [f"ray::ServeReplica:agggen:{kind}" for kind in ("Ingress", "Planner", 
 SAMPLE = 256  # different records
 
 
-class Counting(httpx.HTTPTransport):
+class CountingTransport(httpx.HTTPTransport):
     """Counts the attempts without a response of status 200."""
 
     failed = 0
@@ -54,15 +54,15 @@ class Counting(httpx.HTTPTransport):
         try:
             response = super().handle_request(request)
         except httpx.TransportError:
-            Counting.failed += 1
+            CountingTransport.failed += 1
             raise
-        Counting.failed += response.status_code != 200
+        CountingTransport.failed += response.status_code != 200
         return response
 
 
 @dataclass
 class Load:
-    """The requests of a number of clients until the phase ends."""
+    """Closed-loop load of concurrent clients, and its outcomes."""
 
     url: str
     records: Sequence[dict[str, Any]]
@@ -80,7 +80,7 @@ class Load:
 
     def _client(self, number: int, end: float) -> None:
         draw = random.Random(number)
-        with Client(self.url, transport=Counting()) as client:
+        with Client(self.url, transport=CountingTransport()) as client:
             while time.monotonic() < end:
                 batch, begin = draw.sample(self.records, self.size), time.monotonic()
                 try:
@@ -98,7 +98,7 @@ class Load:
                         self.wrong += 1
 
 
-class Watch(threading.Thread):
+class ReplicaWatch(threading.Thread):
     """Counts replicas every two seconds."""
 
     def __init__(self, server: psutil.Process) -> None:
@@ -109,7 +109,7 @@ class Watch(threading.Thread):
     def run(self) -> None:
         begin = time.monotonic()
         while not self.done.wait(2):
-            replicas = [len(titled(self.server, title)) for title in TITLES]
+            replicas = [len(descendants_titled(self.server, title)) for title in TITLES]
             self.timeline.append([round(time.monotonic() - begin), self.clients, *replicas])
 
 
@@ -117,11 +117,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="autoscaling of an endpoint")
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
     parser.add_argument("--bundle", type=Path, help="a trained model instead")
-    parser.add_argument("--corpus", help="whose development records are the input; default: the preset's")
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 4, 1], help="of each phase")
-    parser.add_argument("--seconds", type=float, default=30, help="of a phase")
-    parser.add_argument("--kill", type=float, default=0, help="seconds in which a replica of each kind is killed")
-    parser.add_argument("--records", type=int, default=8, help="of a request")
+    parser.add_argument("--corpus", help="corpus whose development records are the input (default: the preset's)")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 4, 1], help="number in each phase")
+    parser.add_argument("--seconds", type=float, default=30, help="duration of a phase")
+    parser.add_argument("--kill", type=float, default=0, help="seconds per kill of each kind of replica; 0: none")
+    parser.add_argument("--records", type=int, default=8, help="records per request")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -133,21 +133,21 @@ def main() -> None:
         library_cpu = (time.process_time() - before) / len(records)
         with (
             running(bundle, options.overrides) as (url, server, _),
-            kills(server, TITLES, options.kill / len(TITLES)) as killed,
+            killing(server, TITLES, options.kill / len(TITLES)) as killed,
         ):
-            watch = Watch(server)
+            watch = ReplicaWatch(server)
             watch.start()
-            phases, cpu, begin = [], cpu_of(server), time.monotonic()
+            phases, cpu, begin = [], tree_cpu_time(server), time.monotonic()
             load = Load(url, [record.as_dict() for record in records], texts, options.records)
             for clients in options.clients:
                 watch.clients, first, phase = clients, len(load.seconds), time.monotonic()
                 load.run(clients, options.seconds)
                 latencies = load.seconds[first:]
                 speed = len(latencies) * options.records / (time.monotonic() - phase)
-                cuts = {name: round(value) for name, value in percentiles(latencies).items()}
-                phases.append({"clients": clients, "records_per_second": round(speed, 1), **cuts})
+                latency_ms = {name: round(value) for name, value in percentiles(latencies).items()}
+                phases.append({"clients": clients, "records_per_second": round(speed, 1), **latency_ms})
                 print(phases[-1], watch.timeline[-1:], flush=True)
-            seconds, cpu = time.monotonic() - begin, cpu_of(server) - cpu
+            seconds, cpu = time.monotonic() - begin, tree_cpu_time(server) - cpu
             watch.done.set()
             watch.join()
     answered = len(load.seconds) * options.records
@@ -155,7 +155,7 @@ def main() -> None:
         "scaling",
         weights="trained" if options.bundle else f"random, {options.preset}",
         requests=len(load.seconds) + load.lost,
-        failed_at_first=Counting.failed,
+        failed_at_first=CountingTransport.failed,
         lost=load.lost,
         wrong_texts=load.wrong,
         killed=len(killed),

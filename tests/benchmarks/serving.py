@@ -3,7 +3,7 @@
     python tests/benchmarks/serving.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--modes default
         haproxy] [--replicas 1] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
 
-With the paper's sizes, untrained (16 minutes for both modes on two quiet cores):
+With the paper's sizes, untrained (16 minutes for both modes on two idle cores):
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/serving.py --preset webnlg --rounds 3 --seconds 20
 
@@ -12,11 +12,11 @@ As a quick test (3 minutes): ``python tests/benchmarks/serving.py --seconds 2 --
 For Serve's own proxy, and for HAProxy:
 
 - `cold_start`: seconds from starting ``agggen serve`` to the first response of /readyz.
-- Records per second at saturation, of three modes in turn, best of the rounds: `library` (one process with one thread
-  per generator replica, `Generator.generate` on blocks of 256 records, models loaded before), `stream`
+- Records per second at saturation of three alternating modes, best of the rounds: `library` (one process with one
+  thread per generator replica, `Generator.generate` on blocks of 256 records, models loaded before), `stream`
   (`/v1/generate:stream`, one per replica) and `batch` (`generate` with 64 records per request, four concurrent requests
-  per replica). `tax_*` is the endpoint's time over the library's, minus 1; `cpu_ms_a_record` and `tax_cpu_*` are CPU
-  time of all processes (with Ray, without the client), which other work on the machine distorts less.
+  per replica). `tax_*` is the endpoint's time divided by the library's, minus 1; `cpu_ms_a_record` and `tax_cpu_*` are
+  CPU time of all processes (with Ray, without the client), which other load on the machine distorts less.
 - `latency`: of requests of one record by several concurrent clients, in ms.
 The client runs on the same cores. The last line is JSON.
 """
@@ -42,7 +42,7 @@ from typing import Any
 import httpx
 import psutil
 import torch
-from measuring import cpu_of, free_port, latencies, print_result
+from measuring import free_port, latencies, print_result, tree_cpu_time
 from untrained import PRESETS, development_records, save_untrained
 
 from agggen.bundle import load_bundle
@@ -51,7 +51,7 @@ from agggen.records import Record
 from agggen_platform.client import Client
 
 BLOCK = 256  # records per call of the library, as in `agggen generate`
-BATCH = 64  # records of a request
+BATCH = 64  # records per request
 NDJSON = "application/x-ndjson"
 BATCHES = 4  # concurrent requests per replica
 START_SECONDS = 300.0
@@ -88,7 +88,7 @@ class Library:
         self.pool.map(write, [warm] * workers * 2, chunksize=1)
 
     def run(self, records: list[Record]) -> tuple[float, float]:
-        """Wall time and CPU time."""
+        """Generates the records; returns wall time and CPU time in seconds."""
         size = min(BLOCK, -(-len(records) // self.workers))
         blocks = [records[start : start + size] for start in range(0, len(records), size)]
         begin = time.perf_counter()
@@ -153,24 +153,24 @@ def by_batches(client: Client, records: list[dict[str, Any]]) -> int:
 
 
 def timed(send: Send, url: str, records: list[Record], threads: int, server: psutil.Process) -> tuple[float, float]:
-    """Wall time and the server's CPU time until every record has its text."""
+    """Sends the records; returns the wall time and the server's CPU time in seconds."""
     parts = [[record.as_dict() for record in records[start::threads]] for start in range(threads)]
-    cpu, begin = cpu_of(server), time.perf_counter()
+    cpu, begin = tree_cpu_time(server), time.perf_counter()
     with Client(url, timeout=600, deadline=3600) as client, ThreadPoolExecutor(threads) as pool:
         done = sum(pool.map(partial(send, client), parts))
     seconds = time.perf_counter() - begin
     if done != len(records):
         raise SystemExit(f"only {done} of {len(records)} records have a text")
-    return seconds, cpu_of(server) - cpu
+    return seconds, tree_cpu_time(server) - cpu
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
-def saturated(
+def measure_saturation(
     library: Library, url: str, records: list[Record], server: psutil.Process, rounds: int
 ) -> dict[str, object]:
-    """Measures the three modes in turn."""
+    """Speed, CPU time and overhead of the three modes."""
     modes: dict[str, Callable[[], tuple[float, float]]] = {
         "library": lambda: library.run(records),
         "stream": lambda: timed(by_stream, url, records, library.workers, server),
@@ -185,12 +185,12 @@ def saturated(
             print(
                 f"  {name:8s} {len(records) / seconds:8.2f} records/s {1000 * cpu / len(records):8.2f} CPU-ms a record"
             )
-    plain, cpu_plain = best["library"]
+    library_seconds, library_cpu = best["library"]
     return {
         "records_per_second": {name: round(len(records) / seconds, 2) for name, (seconds, _) in best.items()},
         "cpu_ms_a_record": {name: round(1000 * cpu / len(records), 2) for name, (_, cpu) in best.items()},
-        **{f"tax_{name}": round(best[name][0] / plain - 1, 3) for name in ("stream", "batch")},
-        **{f"tax_cpu_{name}": round(best[name][1] / cpu_plain - 1, 3) for name in ("stream", "batch")},
+        **{f"tax_{name}": round(best[name][0] / library_seconds - 1, 3) for name in ("stream", "batch")},
+        **{f"tax_cpu_{name}": round(best[name][1] / library_cpu - 1, 3) for name in ("stream", "batch")},
     }
 
 
@@ -198,10 +198,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the endpoint against the library")
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
     parser.add_argument("--bundle", type=Path, help="a trained model instead")
-    parser.add_argument("--corpus", help="whose development records are the input; default: the preset's")
+    parser.add_argument("--corpus", help="corpus whose development records are the input (default: the preset's)")
     parser.add_argument("--modes", nargs="+", choices=("default", "haproxy"), default=["default", "haproxy"])
-    parser.add_argument("--replicas", type=int, default=1, help="of the generator, and processes of the library")
-    parser.add_argument("--seconds", type=float, default=20, help="of a measurement, roughly")
+    parser.add_argument("--replicas", type=int, default=1, help="generator replicas, and processes of the library")
+    parser.add_argument("--seconds", type=float, default=20, help="approximate duration of a measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
@@ -220,10 +220,10 @@ def main() -> None:
         print(f"{count:,} records at saturation; the library writes about {speed:.1f} a second", flush=True)
         for mode in options.modes:
             os.environ.update(dict.fromkeys(SWITCHES, str(int(mode == "haproxy"))))
-            with running(bundle, [*replicas, *options.overrides]) as (url, server, cold):
-                print(f"{mode}: ready after {cold:.1f} s", flush=True)
-                modes[mode] = {"cold_start": round(cold, 1)}
-                modes[mode] |= saturated(library, url, records, server, options.rounds)
+            with running(bundle, [*replicas, *options.overrides]) as (url, server, start_seconds):
+                print(f"{mode}: ready after {start_seconds:.1f} s", flush=True)
+                modes[mode] = {"cold_start": round(start_seconds, 1)}
+                modes[mode] |= measure_saturation(library, url, records, server, options.rounds)
                 modes[mode]["latency"] = by_clients = {}
                 for clients in options.clients:
                     by_clients[clients] = latencies(f"{url}/v1/generate", bodies, clients, options.seconds)

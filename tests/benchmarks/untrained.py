@@ -1,7 +1,4 @@
-"""Bundles with random weights for benchmarks: the cost of a model depends on its sizes, not on its weights.
-
-Since such a model does not end its facts, their length is limited: the numbers are the cost of tokens.
-"""
+"""Bundles with random weights for benchmarks. Such a model does not end its facts, so their length is limited."""
 
 from __future__ import annotations
 
@@ -43,14 +40,14 @@ PRESETS = {
 
 def untrained(preset: str) -> Bundle:
     """A model with random weights and the vocabulary of its corpus's training texts."""
-    chosen = PRESETS[preset]
-    train = load_dataset(chosen.corpus, splits=("train",)).split("train")
+    sizes = PRESETS[preset]
+    train = load_dataset(sizes.corpus, splits=("train",)).split("train")
     vocabulary = Vocabulary.build(train)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train))
     torch.manual_seed(0)
-    model = JointModel(chosen.model, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    model = JointModel(sizes.model, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     segmenter = SegmenterConfig(source="clauses")
-    return Bundle(model, encoder, chosen.inference, facts="clauses", segmenter=segmenter)
+    return Bundle(model, encoder, sizes.inference, facts="clauses", segmenter=segmenter)
 
 
 def save_untrained(preset: str, path: Path) -> Path:
@@ -61,5 +58,5 @@ def save_untrained(preset: str, path: Path) -> Path:
 def development_records(corpus: str, count: int) -> list[Record]:
     """`count` records, evenly spread over the development split and repeated if necessary, each with its own id."""
     dev = load_dataset(corpus, splits=("dev",)).split("dev")
-    chosen = islice(cycle(dev[:: max(len(dev) // count, 1)]), count)
-    return [replace(record, id=str(number), references=()) for number, record in enumerate(chosen)]
+    records = islice(cycle(dev[:: max(len(dev) // count, 1)]), count)
+    return [replace(record, id=str(number), references=()) for number, record in enumerate(records)]

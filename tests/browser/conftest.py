@@ -22,7 +22,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 ARGUMENTS += ["--disable-component-update", "--disable-sync"]
 PICTURES = "AGGGEN_PICTURES"
-"""The variable that names a folder for pictures of the page's main states."""
+"""Environment variable with the folder for screenshots of the page's main states."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Faults:
-    """An application in front of the endpoint that delays or refuses requests as a test demands."""
+    """ASGI middleware in front of the endpoint that delays or refuses requests on demand."""
 
     def __init__(self, app: Any) -> None:
         self.app, self.url = app, ""
@@ -42,15 +42,15 @@ class Faults:
 
     def reset(self) -> None:
         self.delays: dict[str, list[float]] = {}
-        """By path: the delays of the next requests, in seconds."""
+        """Delays of the next requests by path, in seconds."""
         self.refusals: dict[str, list[tuple[int, dict[str, str]]]] = {}
-        """By path: status and headers of the next answers."""
-        self.asked: list[str] = []
+        """Status and headers of the next refusals by path."""
+        self.requested_paths: list[str] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             path = scope["path"]
-            self.asked.append(path)
+            self.requested_paths.append(path)
             if waits := self.delays.get(path):
                 await asyncio.sleep(waits.pop(0))
             if refusals := self.refusals.get(path):
@@ -72,7 +72,7 @@ def _endpoint() -> Iterator[Faults]:
 
 @pytest.fixture(scope="session")
 def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an endpoint with a second bundle to compare with, of random weights, whose texts are nonsense."""
+    """The URL of an endpoint with a second bundle for comparison, whose weights are random."""
     other = save_tiny_bundle(tmp_path_factory.mktemp("other") / "bundle", list(elements_records("dev")), 5)
     config = serve_settings("elements", [f"http.port={free_ports(1)[0]}"])
     with running(local_app(config, str(other)), config) as url:
@@ -124,19 +124,19 @@ def visit(chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def studio(visit: Any, url: str) -> Studio:
-    """The page with an example of the corpus."""
+    """The page with the record `RECORD`."""
     return visit(url + LINK)
 
 
 @pytest.fixture
 def picture() -> Any:
-    """Takes a picture of the whole page, where AGGGEN_PICTURES names a folder: ``picture(studio, "name")``."""
+    """Saves a screenshot of the page, ``picture(studio, "name")``, if AGGGEN_PICTURES is set."""
     folder = os.environ.get(PICTURES)
 
-    def take(studio: Studio, name: str, whole: bool = True) -> None:
+    def take(studio: Studio, name: str, full_page: bool = True) -> None:
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             studio.page.evaluate("() => window.scrollTo(0, 0)")
-            studio.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
+            studio.page.screenshot(path=Path(folder) / f"{name}.png", full_page=full_page)
 
     return take

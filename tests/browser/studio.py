@@ -1,4 +1,4 @@
-"""The plan studio's page, and what a user does on it."""
+"""Page object of the plan studio."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ RECORD = [
     ["Hydrogen", "meltingPoint", "14 K"],
     ["Hydrogen", "category", "nonmetal"],
 ]
-"""An example of the bundle's corpus, and its link."""
+"""A record of the bundle's corpus; `LINK` opens it."""
 LINK = "/#r=" + base64.urlsafe_b64encode(json.dumps({"t": RECORD}).encode()).decode().rstrip("=")
 PLAN = "[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]"
 """A plan of RECORD."""
 
 
 class Studio:
-    """A page. `errors` are failures of its scripts, blocked content, and requests to other hosts."""
+    """An open page. `errors`: script errors, console errors, and requests to other hosts."""
 
     def __init__(self, page: Any, url: str) -> None:
         self.page, self.url = page, url
@@ -47,7 +47,7 @@ class Studio:
         self.page.locator("#checks .verdict").wait_for()
 
     def state(self, name: str) -> None:
-        """Waits until the page is in a state: ready, working, offline, ..."""
+        """Waits until the page is in the state `name`, such as ready, working or offline."""
         self.page.locator(f"body[data-state={name}]").wait_for()
 
     @property
@@ -73,8 +73,8 @@ class Studio:
         rows = self.page.locator("#table .triples > li").all()
         return [[field.input_value() for field in row.locator("input").all()] for row in rows]
 
-    def said(self, words: str) -> None:
-        """Waits until a message to screen readers contains these words."""
+    def wait_for_announcement(self, words: str) -> None:
+        """Waits until a live region (for screen readers) contains `words`."""
         self.page.locator("#live-a, #live-b").filter(has_text=words).first.wait_for(state="attached")
 
     def chip(self, name: str) -> Any:
@@ -91,7 +91,7 @@ class Studio:
     # --- actions ----------------------------------------------------------------------------------------------------
 
     def drag(self, source: Any, x: float, y: float, drop: bool = True) -> None:
-        """Drags an element to a point of the window."""
+        """Drags an element to a point of the window (pixels); without `drop`, keeps the mouse button pressed."""
         box = source.bounding_box()
         mouse = self.page.mouse
         mouse.move(box["x"] + 12, box["y"] + box["height"] / 2)
@@ -102,7 +102,6 @@ class Studio:
             mouse.up()
 
     def click(self, button: str) -> None:
-        """Clicks a button and waits for the text that follows."""
         self.page.get_by_role("button", name=button).click()
         self.ready()
 
@@ -111,26 +110,24 @@ class Studio:
             self.page.keyboard.press(key)
 
     def load(self, pasted: str, ready: bool = True) -> None:
-        """Pastes records and uses the first one; `ready`: waits for its text."""
+        """Pastes records and uses the first one; with `ready`, waits for its text."""
         self.page.get_by_role("button", name="Paste", exact=True).click()
         self.page.get_by_label("Paste records").fill(pasted)
         self.page.get_by_role("button", name="Use these").click()
         if ready:
             self.ready()
 
-    def write_by(self, plan: str) -> None:
-        """Types a plan and waits for its text."""
+    def enter_plan(self, plan: str) -> None:
         self.page.locator("#plantext").fill(plan)
         self.page.locator("#plantext").blur()
         self.ready()
 
     def tab(self, name: str) -> Any:
-        """Opens a tab and returns its panel."""
         self.page.get_by_role("tab", name=name).click()
         return self.page.locator("#panel")
 
     def check(self, text: str) -> Any:
-        """Has any text checked, waits for the verdict, and returns the panel."""
+        """Checks `text` on the tab "Check any text"; returns the panel with the verdict."""
         panel = self.tab("Check any text")
         self.page.locator("#anytext").fill(text)
         self.page.locator("#check").click()

@@ -1,4 +1,4 @@
-"""Accessibility: WCAG 2.2 AA by axe-core, the keyboard alone, narrow screens; pictures of the main states."""
+"""Accessibility: WCAG 2.2 AA by axe-core, keyboard operation, narrow screens; screenshots of the main states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.conftest import Faults
 from tests.browser.studio import LINK, PLAN, Studio
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-ODD = [["Silicon", "symbol", "Si"], ["Silicon", "flavour", "salty"], ["Silicon", "category", "metalloid"]]
+UNKNOWN_PREDICATE = [["Silicon", "symbol", "Si"], ["Silicon", "flavour", "salty"], ["Silicon", "category", "metalloid"]]
 
 
 def violations(studio: Studio) -> list[tuple[str, list[str]]]:
@@ -22,13 +22,13 @@ def violations(studio: Studio) -> list[tuple[str, list[str]]]:
     return [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in answer.response["violations"]]
 
 
-def odd_record(studio: Studio) -> None:
-    studio.load(json.dumps(ODD))
+def unknown_predicate(studio: Studio) -> None:
+    studio.load(json.dumps(UNKNOWN_PREDICATE))
     studio.check("Silicon (Si) was found in 1811 in Paris.")
 
 
 def own_plan(studio: Studio) -> None:
-    studio.write_by(PLAN)
+    studio.enter_plan(PLAN)
     studio.click("Merge group A with B")
     studio.chip("category").focus()
     studio.press("m")
@@ -69,7 +69,7 @@ def two_models_compared(studio: Studio) -> None:
 STATES = {
     "start": tab("Other plans"),
     "texts": tab("Other texts"),
-    "odd": odd_record,
+    "odd": unknown_predicate,
     "own-plan": own_plan,
     "corrections": tab("Corrections"),
     "share": tab("Share"),
@@ -81,26 +81,26 @@ STATES = {
 
 
 @pytest.mark.parametrize("name", STATES)
-@pytest.mark.parametrize("look", ["light", "dark", "phone"])
-def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: Any, name: str, look: str) -> None:
-    context = {"viewport": {"width": 360, "height": 740}} if look == "phone" else {"color_scheme": look}
+@pytest.mark.parametrize("theme", ["light", "dark", "phone"])
+def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: Any, name: str, theme: str) -> None:
+    context = {"viewport": {"width": 360, "height": 740}} if theme == "phone" else {"color_scheme": theme}
     address = two_models if name == "two-models" else url
     studio = visit(address + LINK, reduced_motion="reduce", **context)
     STATES[name](studio)
-    picture(studio, f"{name}-{look}")
+    picture(studio, f"{name}-{theme}")
     assert violations(studio) == []
     width = studio.page.evaluate("() => document.documentElement.scrollWidth")
-    assert width <= studio.page.viewport_size["width"], "it scrolls sideways"
+    assert width <= studio.page.viewport_size["width"], "the page scrolls horizontally"
 
 
-@pytest.mark.parametrize("look", ["light", "dark"])
-def test_axe_finds_no_violation_after_errors(visit: Any, url: str, faults: Faults, picture: Any, look: str) -> None:
-    studio = visit(url, color_scheme=look, reduced_motion="reduce")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_violation_after_errors(visit: Any, url: str, faults: Faults, picture: Any, theme: str) -> None:
+    studio = visit(url, color_scheme=theme, reduced_motion="reduce")
     for state, status in {"offline": 503, "key": 401, "busy": 429}.items():
         faults.refusals["/v1/generate"] = [(status, {"retry-after": "20"})]
         studio.page.get_by_role("button", name="Next record").click()
         studio.state(state)
-        picture(studio, f"{state}-{look}", whole=False)
+        picture(studio, f"{state}-{theme}", full_page=False)
         assert violations(studio) == []
         faults.reset()
 
@@ -114,9 +114,7 @@ def focus_by_tab(studio: Studio, selector: str, keys: str = "Tab") -> None:
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-def test_all_tasks_are_done_by_keyboard_alone(studio: Studio) -> None:
-    """From picking a record to copying a link, without the pointer."""
-
+def test_all_tasks_are_possible_by_keyboard(studio: Studio) -> None:
     def act(selector: str, *keys: str) -> None:
         focus_by_tab(studio, selector)
         studio.press(*keys)
@@ -145,12 +143,12 @@ def test_all_tasks_are_done_by_keyboard_alone(studio: Studio) -> None:
     studio.press("End")
     focus_by_tab(studio, "[data-key=copy-link]")
     studio.press("Enter")
-    studio.said("Copied")
+    studio.wait_for_announcement("Copied")
     assert "#r=" in studio.page.evaluate("() => navigator.clipboard.readText()")
 
 
-def test_colour_is_never_the_only_sign(studio: Studio) -> None:
-    studio.write_by(PLAN)
+def test_no_information_is_given_by_colour_alone(studio: Studio) -> None:
+    studio.enter_plan(PLAN)
     letters = studio.page.locator("#board .handle").all_inner_texts()
     above_words = studio.page.locator("#words sup").evaluate_all("(tags) => tags.map((tag) => tag.firstChild.data)")
     assert letters == above_words == ["A", "B", "C", "D"]
@@ -160,14 +158,14 @@ def test_colour_is_never_the_only_sign(studio: Studio) -> None:
     assert all(studio.page.locator("#checks li:not(:has(.sign))").all_inner_texts())
 
 
-def test_the_choice_of_colours_is_kept(studio: Studio) -> None:
-    def page() -> str:
+def test_the_theme_is_kept_after_a_reload(studio: Studio) -> None:
+    def background() -> str:
         return str(studio.page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
 
-    light, button = page(), studio.page.locator("#theme")
+    light, button = background(), studio.page.locator("#theme")
     button.click()
     button.click()
-    assert button.inner_text() == "Dark theme" and page() != light
+    assert button.inner_text() == "Dark theme" and background() != light
     studio.page.reload()
     studio.ready()
-    assert page() != light
+    assert background() != light

@@ -1,4 +1,4 @@
-"""The tabs beside plan and text: alternatives, any text, comparisons, corrections, sharing."""
+"""The tabs: other plans and texts, checking of any text, comparison, corrections, sharing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agggen.datasets import load_records
 from tests.browser.studio import Studio
 
 
-def test_another_plan_is_taken_with_one_click(studio: Studio) -> None:
+def test_a_click_selects_another_plan(studio: Studio) -> None:
     options = studio.page.locator("#panel .option")
     options.nth(7).wait_for()
     shares = [float(text.split()[0]) for text in studio.page.locator("#panel .share-of").all_inner_texts()]
@@ -23,10 +23,10 @@ def test_another_plan_is_taken_with_one_click(studio: Studio) -> None:
     assert options.first.get_attribute("aria-label").startswith(f"Take the plan {studio.plan}, probability")
     assert options.first.get_attribute("aria-pressed") == "true"
     cost = studio.page.locator("#numbers div").filter(has_text="Your change").locator("dd").inner_text()
-    assert cost == "+0.00"  # it is the likeliest one
+    assert cost == "+0.00"  # the most probable plan
 
 
-def test_best_and_sampled_texts_are_shown_and_their_plans_taken(studio: Studio) -> None:
+def test_best_and_sampled_texts_are_shown_and_their_plans_selected(studio: Studio) -> None:
     panel = studio.tab("Other texts")
     cards = panel.locator(".card")
     cards.nth(4).wait_for()
@@ -43,7 +43,7 @@ def test_best_and_sampled_texts_are_shown_and_their_plans_taken(studio: Studio) 
     assert label == f"Take the plan of this text: {studio.plan}"
 
 
-def test_any_text_is_aligned_checked_and_its_plan_taken(studio: Studio) -> None:
+def test_any_text_is_aligned_and_checked_and_its_plan_selected(studio: Studio) -> None:
     panel = studio.check("Hydrogen is a gas, was found in 1801 and melts at 14 K. It is a nonmetal.")
     shown = panel.locator(".strip:not(.critic)").inner_text()
     assert "Faults found" in shown and "1 invented" in shown and "1801" in shown and "1 missing" in shown
@@ -60,7 +60,7 @@ def test_any_text_is_aligned_checked_and_its_plan_taken(studio: Studio) -> None:
 
 def test_two_plans_are_compared_with_their_differences(studio: Studio) -> None:
     panel = studio.tab("Compare")
-    assert "model" not in panel.inner_text(), "there is one model"
+    assert "model" not in panel.inner_text(), "there is no second model to compare with"
     panel.get_by_role("button", name="Save this plan and text").click()
     held = studio.text
     studio.click("Merge group A with B")
@@ -94,7 +94,7 @@ def test_two_models_are_retried_after_a_failure(visit: Any, two_models: str) -> 
     studio.page.route("**/v1/generate", lambda route: route.abort())
     studio.tab("Compare").get_by_role("alert").wait_for()
     studio.page.unroute("**/v1/generate")
-    studio.page.evaluate("() => window.dispatchEvent(new Event('online'))")  # the same record and plan
+    studio.page.evaluate("() => window.dispatchEvent(new Event('online'))")  # repeats the request
     studio.page.locator(".sides .verdict").nth(1).wait_for()
 
 
@@ -122,7 +122,7 @@ def test_the_verdicts_of_a_critic_are_shown(studio: Studio) -> None:
     assert studio.page.locator("#words .foreign").count()
 
 
-def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, tmp_path: Path) -> None:
+def test_downloaded_corrections_are_training_records(studio: Studio, tmp_path: Path) -> None:
     panel = studio.tab("Corrections")
     area = studio.page.get_by_label("Corrected text")
     assert area.input_value() == studio.text
@@ -144,26 +144,26 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
     panel.get_by_role("button", name="Remove saved text 1").click()
     assert panel.locator("#keptlist .card").count() == 2
     studio.page.goto("about:blank")
-    studio.page.goto(studio.url)  # a link takes no kept text away
+    studio.page.goto(studio.url)  # opening a link keeps the corrections
     studio.ready()
     assert studio.tab("Corrections").locator("#keptlist .card").count() == 2
 
 
 def test_a_link_has_record_and_plan_and_is_sent_to_no_server(studio: Studio, visit: Any, url: str, faults: Any) -> None:
-    studio.write_by("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
+    studio.enter_plan("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
     studio.tab("Share")
     link = studio.page.locator("#share-link").input_value()
     assert link.startswith(f"{url}/#r=")
     other = visit(link)
     assert (other.plan, other.text, other.triples) == (studio.plan, studio.text, studio.triples)
-    assert all("r=" not in path for path in faults.asked)
+    assert all("r=" not in path for path in faults.requested_paths)
     assert other.page.url == f"{url}/"
-    other.write_by("[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]")
+    other.enter_plan("[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]")
     other.page.reload()
     other.ready()
-    assert other.plan == "[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]"  # not the link's again
+    assert other.plan == "[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]"  # not the plan of the link
     for broken in ("#r=AAAA", "#r=!!", "#r=" + "e30", "#other"):
-        assert visit(f"{url}/{broken}").plan  # the first example instead
+        assert visit(f"{url}/{broken}").plan  # the first example is shown instead
 
 
 def test_the_request_and_the_curl_line_give_the_same_text(studio: Studio) -> None:

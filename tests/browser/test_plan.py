@@ -1,4 +1,4 @@
-"""Facts are moved, by pointer, keyboard and menu, and the text follows."""
+"""Facts are moved by pointer, keyboard and menu, and the text is generated again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ FACTS = ("category | nonmetal", "discoveryYear | 1766", "meltingPoint | 14 K")
 
 @pytest.fixture
 def hydrogen(studio: Studio) -> Studio:
-    """Three facts, each alone in its group."""
+    """Three facts, each in its own group."""
     studio.load("\n".join(f"Hydrogen | {fact}" for fact in FACTS))
-    studio.write_by("[category] [discoveryYear] [meltingPoint]")
+    studio.enter_plan("[category] [discoveryYear] [meltingPoint]")
     return studio
 
 
-def pin(studio: Studio, name: str, part: str, button: str) -> None:
-    """Presses a button in a part of the menu of a fact."""
+def pin(studio: Studio, name: str, section: str, button: str) -> None:
+    """Presses a button in section `section` of the menu of a fact."""
     studio.chip(name).focus()
     studio.press("m")
-    studio.page.get_by_role("group", name=part).get_by_role("button", name=button).click()
+    studio.page.get_by_role("group", name=section).get_by_role("button", name=button).click()
     studio.ready()
 
 
@@ -38,7 +38,7 @@ def test_a_chip_is_dragged_into_another_group_and_the_text_follows(hydrogen: Stu
     before = hydrogen.text
     box = hydrogen.group(0).bounding_box()
     hydrogen.drag(hydrogen.chip("melting point"), box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    hydrogen.said("Moved melting point to group A.")
+    hydrogen.wait_for_announcement("Moved melting point to group A.")
     hydrogen.ready()
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
     assert hydrogen.text != before and hydrogen.text.index("14 K") < hydrogen.text.index("1766")
@@ -68,7 +68,7 @@ def test_a_drag_that_is_cancelled_changes_nothing(hydrogen: Studio) -> None:
 
 def test_touch_drags_a_chip_by_its_grip(visit: Any, url: str) -> None:
     studio = visit(url + LINK, has_touch=True, viewport={"width": 360, "height": 740})
-    studio.write_by(PLAN)
+    studio.enter_plan(PLAN)
     chip = studio.chip("melting point")
     chip.scroll_into_view_if_needed()
     grip, goal = chip.locator(".grip").bounding_box(), studio.group(0).bounding_box()
@@ -87,25 +87,25 @@ def test_touch_drags_a_chip_by_its_grip(visit: Any, url: str) -> None:
     assert studio.plan == "[meltingPoint category] [discoveryYear] [stateAtRoomTemperature]"
 
 
-def test_a_chip_is_moved_by_keyboard_alone(hydrogen: Studio) -> None:
+def test_a_chip_is_moved_by_keyboard(hydrogen: Studio) -> None:
     hydrogen.chip("melting point").focus()
     hydrogen.press("Enter")
-    hydrogen.said("Picked up melting point")
+    hydrogen.wait_for_announcement("Picked up melting point")
     hydrogen.press("ArrowUp")
-    hydrogen.said("Group B, with discovery year")
+    hydrogen.wait_for_announcement("Group B, with discovery year")
     hydrogen.press("ArrowUp")
-    hydrogen.said("New group B of 3")
-    assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"  # until it is put down
+    hydrogen.wait_for_announcement("New group B of 3")
+    assert hydrogen.plan == "[category] [discoveryYear] [meltingPoint]"  # unchanged until the chip is dropped
     hydrogen.press("ArrowUp", "Enter")
-    hydrogen.said("Moved melting point to group A")
+    hydrogen.wait_for_announcement("Moved melting point to group A")
     hydrogen.ready()
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
     assert hydrogen.focused == "chip-2"
     hydrogen.press("Enter", "ArrowDown", "Escape")
-    hydrogen.said("Move cancelled")
+    hydrogen.wait_for_announcement("Move cancelled")
     assert hydrogen.plan == "[category meltingPoint] [discoveryYear]"
     hydrogen.press("ArrowLeft", "ArrowLeft", "Enter")
-    hydrogen.said("Picked up group A")
+    hydrogen.wait_for_announcement("Picked up group A")
     hydrogen.press("ArrowDown", "Enter")
     hydrogen.ready()
     assert hydrogen.plan == "[discoveryYear] [category meltingPoint]"
@@ -122,14 +122,14 @@ def test_the_menu_of_a_fact_moves_and_pins_without_dragging(hydrogen: Studio) ->
     assert hydrogen.chip("melting point").locator(".pinned").inner_text() == "first"
 
 
-def test_every_plan_keeps_to_the_pins_until_they_are_removed(hydrogen: Studio) -> None:
+def test_every_plan_satisfies_the_pins_until_they_are_removed(hydrogen: Studio) -> None:
     pin(hydrogen, "category", "Pin, in every plan", "Last")
     assert hydrogen.plan.split("[")[-1].count("category") == 1
     pin(hydrogen, "discovery year", "Always together with", "melting point")
     together = next(group for group in hydrogen.plan.split("]") if "discoveryYear" in group)
     assert "meltingPoint" in together
     assert hydrogen.page.locator("#pins li").count() == 2
-    hydrogen.page.locator("#level").fill("1")  # no plan of single facts has two together: the best is rearranged
+    hydrogen.page.locator("#level").fill("1")  # level 1 allows one fact per group, which contradicts the pin
     hydrogen.ready()
     assert "discoveryYear meltingPoint" in hydrogen.plan and "rearranged" in hydrogen.page.locator("#pins").inner_text()
     hydrogen.click("Remove the pin: discovery year and melting point together")
@@ -139,12 +139,12 @@ def test_every_plan_keeps_to_the_pins_until_they_are_removed(hydrogen: Studio) -
 def test_a_move_that_breaks_a_pin_removes_it(hydrogen: Studio) -> None:
     pin(hydrogen, "category", "Pin, in every plan", "First")
     hydrogen.press("Enter", *["ArrowDown"] * 5, "Enter")
-    hydrogen.said("1 pin removed")  # before a slow endpoint is announced
+    hydrogen.wait_for_announcement("1 pin removed")  # announced before the message about a slow endpoint
     hydrogen.ready()
     assert hydrogen.plan.endswith("[category]") and hydrogen.page.locator("#pins li").count() == 0
 
 
-def test_aggregation_is_a_slider(studio: Studio) -> None:
+def test_a_slider_sets_the_level_of_aggregation(studio: Studio) -> None:
     studio.page.locator("#level").focus()
     studio.press("ArrowLeft", "ArrowLeft")
     studio.ready()
@@ -182,14 +182,14 @@ def test_the_plan_is_typed_as_text(hydrogen: Studio) -> None:
         field.fill(typed)
         assert problem in error.inner_text()
         assert field.get_attribute("aria-invalid") == "true"
-    assert hydrogen.group(0).locator(".chip").count() == 2  # the last good plan
+    assert hydrogen.group(0).locator(".chip").count() == 2  # the last valid plan
     hydrogen.page.get_by_role("heading", name="Plan", exact=True).click()
     assert hydrogen.plan == "[meltingPoint category] [discoveryYear]" and not error.inner_text()
 
 
 def test_the_cost_of_a_changed_plan_is_shown(hydrogen: Studio) -> None:
     numbers = hydrogen.page.locator("#numbers")
-    hydrogen.write_by("[meltingPoint] [discoveryYear] [category]")
+    hydrogen.enter_plan("[meltingPoint] [discoveryYear] [category]")
     cost = numbers.locator("div").filter(has_text="Your change").locator("dd").inner_text()
     assert cost.startswith("\u2212") and float(cost.replace("\u2212", "-")) < -1
     hydrogen.click("Model's plan")
@@ -207,7 +207,7 @@ def test_hovering_links_chip_span_triple_and_mention(hydrogen: Studio) -> None:
     assert "lit" in hydrogen.chip("discovery year").get_attribute("class")
 
 
-def test_the_text_follows_a_change_within_bounds(studio: Studio, record_property) -> None:  # type: ignore[no-untyped-def]
+def test_the_latency_of_a_change_is_bounded(studio: Studio, record_property) -> None:  # type: ignore[no-untyped-def]
     for turn in range(12):
         studio.click("Split group A" if turn % 2 else "Merge group A with B")
     entries = (
@@ -215,6 +215,6 @@ def test_the_text_follows_a_change_within_bounds(studio: Studio, record_property
     )
     times, waits = (studio.page.evaluate(entries.replace("{}", name)) for name in ("change-to-text", "/v1/generate"))
     median = statistics.median(times[1:])
-    record_property("median_ms", round(median))  # below 300 on two cores that do nothing else
-    assert median - statistics.median(waits[1:]) < 100  # what the page itself adds
+    record_property("median_ms", round(median))  # below 300 on two idle cores
+    assert median - statistics.median(waits[1:]) < 100  # the page's own share
     assert median < 3000

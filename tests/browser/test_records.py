@@ -49,7 +49,7 @@ def test_records_are_pasted_as_csv_json_or_lines(studio: Studio, pasted: str) ->
         ('a,b\n"1,2', "is not closed"),
     ],
 )
-def test_the_error_for_an_unreadable_record_says_where(studio: Studio, pasted: str, problem: str) -> None:
+def test_the_error_for_an_unreadable_record_names_its_place(studio: Studio, pasted: str, problem: str) -> None:
     before = studio.triples
     studio.load(pasted, ready=False)
     assert problem in studio.page.locator("#paste-error").inner_text()
@@ -108,7 +108,7 @@ def test_values_from_right_to_left_are_shown_in_their_own_direction(studio: Stud
     assert value.evaluate("(node) => getComputedStyle(node).unicodeBidi") == "isolate"
 
 
-def test_mentions_are_marked_correctly_beside_characters_outside_the_basic_plane(studio: Studio) -> None:
+def test_mentions_are_marked_correctly_beside_characters_outside_the_bmp(studio: Studio) -> None:
     subject, value = "\U0001d543\U0001d552\U0001d553", "\U0001d54a\U0001d54b"
     studio.load(json.dumps([[subject, "symbol", value], [subject, "category", "metalloid"]]))
     assert {value, "metalloid"} <= set(studio.page.locator("#words .mention").all_inner_texts())
@@ -119,7 +119,7 @@ def test_24_triples_are_planned_and_25_refused_but_kept(studio: Studio) -> None:
     names = ["symbol", "category", "discoveryYear", "meltingPoint", "discoveryPlace", "standardAtomicWeight"]
     studio.load(json.dumps(rows + [["Silicon", name, f"v{i}"] for i, name in enumerate(names)]))
     assert studio.page.locator("#board .chip").count() == 24 and studio.text.count("value") >= 18
-    assert studio.page.locator("#board .badge", has_text="G").count() == 1  # groups have letters beyond the six colours
+    assert studio.page.locator("#board .badge", has_text="G").count() == 1  # a letter, although there are six colours
     studio.page.get_by_role("button", name="Add a fact").click()
     studio.page.get_by_label("predicate of fact 25").fill("one more")
     studio.page.get_by_label("value of fact 25").fill("too many")
@@ -140,9 +140,9 @@ def test_a_text_above_the_limit_is_kept_and_the_page_names_the_limit(studio: Stu
     studio.check("Hydrogen is a gas.")
 
 
-def test_the_shown_text_is_exactly_the_endpoints(studio: Studio, url: str) -> None:
+def test_the_shown_text_and_plan_are_those_of_the_endpoint(studio: Studio, url: str) -> None:
     for _ in range(4):
-        body: dict[str, Any] = {"records": [{"triples": studio.triples}]}  # the plan is the model's
+        body: dict[str, Any] = {"records": [{"triples": studio.triples}]}  # no plan: the model chooses one
         answer = studio.page.request.post(f"{url}/v1/generate", data=body).json()
         text = answer["answers"][0]["texts"][0]
         assert (studio.text, studio.plan) == (text["text"], text["plan"])

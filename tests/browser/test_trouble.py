@@ -1,4 +1,4 @@
-"""The endpoint is slow, busy, gone or requires a key: the page says so and keeps what the user did."""
+"""The endpoint is slow, busy, unreachable or requires a key: the page shows this and keeps the user's changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def banner(studio: Studio) -> str:
     return str(studio.page.locator("#banner").inner_text())
 
 
-def test_an_answer_to_an_older_plan_never_overwrites_a_newer_one(studio: Studio, faults: Faults) -> None:
+def test_a_response_to_an_older_plan_never_overwrites_a_newer_one(studio: Studio, faults: Faults) -> None:
     faults.delays[GENERATE] = [1.5, 0]
     groups = studio.plan.count("[")
     merge(studio)
@@ -46,12 +46,12 @@ def test_the_page_says_that_the_endpoint_is_slow_and_dims_the_old_text(studio: S
     merge(studio)
     studio.page.locator("#words.stale").wait_for()
     assert studio.text == before and studio.page.locator("#words").get_attribute("aria-busy") == "true"
-    studio.said("Still writing")
+    studio.wait_for_announcement("Still writing")
     studio.ready()
     assert studio.text != before
 
 
-def test_a_slow_network_shows_that_the_page_loads_and_then_works(visit: Any, url: str) -> None:
+def test_the_page_shows_its_loading_on_a_slow_network_and_then_works(visit: Any, url: str) -> None:
     studio = visit("about:blank", ready=False)
     network = studio.page.context.new_cdp_session(studio.page)
     slow = {"offline": False, "latency": 400, "downloadThroughput": 60_000, "uploadThroughput": 60_000}
@@ -83,12 +83,12 @@ def test_a_busy_endpoint_is_retried(studio: Studio, faults: Faults) -> None:
     assert not banner(studio)
 
 
-def test_a_restarting_endpoint_is_retried_on_demand_and_the_old_text_labelled(studio: Studio, faults: Faults) -> None:
+def test_an_unavailable_endpoint_is_retried_on_demand_and_the_old_text_labelled(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
     before = studio.text
     studio.page.get_by_role("button", name="Next record").click()
     studio.state("offline")
-    studio.said("No answer")
+    studio.wait_for_announcement("No answer")
     words = studio.page.locator("#words")
     assert studio.text == before and "of the previous facts" in words.inner_text()
     studio.click("Try again now")
@@ -108,7 +108,7 @@ def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_pa
         process.finish()
     studio.state("offline")
     plan = studio.plan
-    merge(studio)  # while there is no endpoint
+    merge(studio)  # the endpoint is not running
     assert studio.plan.count("[") == plan.count("[") - 1
     plan = studio.plan
     with Running(command, tmp_path) as process:
@@ -116,7 +116,7 @@ def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_pa
         assert studio.plan == plan and not banner(studio)
         studio.page.reload()
         studio.ready()
-        assert studio.plan == plan  # the tab remembers it
+        assert studio.plan == plan  # from the tab's storage
         process.signal(signal.SIGTERM)
         assert process.finish() == 128 + signal.SIGTERM
 
@@ -125,7 +125,7 @@ def test_the_page_continues_when_a_killed_endpoint_comes_back(visit: Any, tmp_pa
     ("path", "refusal"),
     [
         ("/v1/model", (503, {})),
-        # Regression: the page announced the next try, but only repeated the request for the model.
+        # Regression: the page announced a retry, but repeated only the request for the model.
         ("/v1/examples", (429, {"retry-after": "1"})),
     ],
 )
@@ -133,8 +133,8 @@ def test_requests_that_are_refused_while_the_page_loads_are_repeated(
     visit: Any, url: str, faults: Faults, path: str, refusal: tuple[int, dict[str, str]]
 ) -> None:
     faults.refusals[path] = [refusal]
-    assert len(visit(url).triples) == 5, "the first example"
-    assert faults.asked.count(path) > 1
+    assert len(visit(url).triples) == 5, "the first example is not shown"
+    assert faults.requested_paths.count(path) > 1
 
 
 def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(visit: Any, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(visit: Any, tmp_path: P
     with running(local_app(config), config) as url:
         studio = visit(url, ready=False)
         studio.state("key")
-        assert "Authorization" not in banner(studio)  # the header is for programs
+        assert "Authorization" not in banner(studio)  # a hint for programs only
         studio.page.get_by_label("Key", exact=True).fill("wrong")
         studio.page.get_by_role("button", name="Use it").click()
         studio.page.locator("#banner", has_text="not valid").wait_for()

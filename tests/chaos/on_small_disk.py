@@ -1,4 +1,4 @@
-"""The tests that `test_disk_full.py` runs on a small disk, which fills up during a job and later has room again."""
+"""Tests that `test_disk_full.py` runs on a small disk, which is full during a part of a job."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.training.job import train_job
-from tests.bulk_jobs import here, numbered_records, published, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
 
@@ -31,22 +31,21 @@ _LEFTOVER = re.compile(r"\.tmp$|^\.[0-9a-f]+-")
 
 
 def fill() -> None:
-    """Fills the disk."""
-    for size in (1 << 16, 1):  # single bytes fill the last page
+    for size in (1 << 16, 1):  # single bytes fill the last block
         with _BALLAST.open("ab", buffering=0) as file, suppress(OSError):
             while file.write(bytes(size)):
                 pass
 
 
 @pytest.fixture(autouse=True)
-def room() -> Iterator[None]:
+def _free_the_disk() -> Iterator[None]:
     yield
     _BALLAST.unlink(missing_ok=True)
 
 
 @contextmanager
-def fails(out: Path, files: list[str]) -> Iterator[None]:
-    """The block must fail because the disk is full, without partial files; `files` gets the files in `out`."""
+def fails_on_full_disk(out: Path, files: list[str]) -> Iterator[None]:
+    """The block must fail with "the disk is full" and leave no partial files; `files` receives the files in `out`."""
     with pytest.raises(AggGenError, match=_FULL) as error:
         yield
     assert error.value.exit_code == 5
@@ -56,7 +55,7 @@ def fails(out: Path, files: list[str]) -> Iterator[None]:
 
 
 def test_bulk_generation_keeps_finished_shards_and_resumes(tmp_path: Path) -> None:
-    """First full in the middle, then when all shards are finished, then never."""
+    """The disk is full in the middle of the first run and at the end of the second; the third has room."""
     model, out, files = open_model(str(save_tiny_model(tmp_path / "bundle"))), DISK / "bulk", list[str]()
     source = str(write_jsonl(tmp_path / "in.jsonl", numbered_records(44)))
 
@@ -64,20 +63,20 @@ def test_bulk_generation_keeps_finished_shards_and_resumes(tmp_path: Path) -> No
         return lambda progress: fill() if progress.shards == shards else None
 
     for shards in (3, 6):
-        with fails(out, files):
-            generate(model, source, str(out), here(model), progress=full_at(shards))
+        with fails_on_full_disk(out, files):
+            generate(model, source, str(out), in_process(model), progress=full_at(shards))
         assert not {"manifest.json", "report.json"} & set(files)
-        assert sum(file.startswith("texts/0") for file in files) == shards, "finished shards are kept"
-    report = generate(model, source, str(out), here(model))
+        assert sum(file.startswith("texts/0") for file in files) == shards, "finished shards were lost"
+    report = generate(model, source, str(out), in_process(model))
     assert report.progress is not None and report.progress.reused == report.progress.total == 6
-    generate(model, source, str(tmp_path / "undisturbed"), here(model))
-    assert published(out) == published(tmp_path / "undisturbed")
+    generate(model, source, str(tmp_path / "uninterrupted"), in_process(model))
+    assert published(out) == published(tmp_path / "uninterrupted")
 
 
 def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Full from the third update on, then from the fifth, when temporary files are on the disk too."""
+    """Full from the third update on, then from the fifth; the second time, temporary files are on the disk too."""
     config, runs, files = config_of(write_corpus(tmp_path / "toy")), DISK / "runs", list[str]()
     store = CheckpointStore(Folder(str(runs / "r" / "checkpoints")))
     updates = []
@@ -88,13 +87,13 @@ def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(
                 fill()
 
         monkeypatch.setattr(tempfile, "tempdir", temporary and str(temporary))
-        with fails(runs / "r", files):
+        with fails_on_full_disk(runs / "r", files):
             train_job(config, "r", runs_dir=runs, show=fill_at)
         assert not [file for file in files if file.startswith("bundle/")]
         monkeypatch.setattr(tempfile, "tempdir", None)
         saved = store.restore("baseline", DISK / "restored")
         updates.append(saved.step if saved else 0)
-    assert 1 <= updates[0] <= 3 and updates[0] <= updates[1] <= 5, "the last checkpoints that fitted on the disk"
+    assert 1 <= updates[0] <= 3 and updates[0] <= updates[1] <= 5, "not the last checkpoints that fitted on the disk"
     done = train_job(config, "r", runs_dir=runs)
     assert done.trained
     assert fingerprint(done.path) == fingerprint(train_job(config, "whole", runs_dir=runs).path)
@@ -122,6 +121,6 @@ def test_entries_of_a_run_log_that_do_not_fit_are_reported() -> None:
     assert steps == sorted(set(steps))
     assert steps[:200] == list(range(200))
     assert set(range(200, 400)) - set(steps), "the disk was not full"
-    # The first line after there is room again ends an incomplete line, and is itself complete.
+    # The first entry after there is room again must not be appended to an incomplete line.
     assert steps[-200:] == list(range(400, 600))
     assert [event["status"] for event in events if event["event"] == "end"] == ["FINISHED"]

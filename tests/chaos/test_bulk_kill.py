@@ -1,7 +1,7 @@
-"""Kills all roles of bulk generation. The output must be the same bytes as that of an undisturbed run.
+"""Kills every process of bulk generation. The output must equal that of an uninterrupted run byte for byte.
 
-``AGGGEN_KILL_RECORDS`` is the number of records of the job that is killed five times (240); with more than 10,000, they
-are the corpus's short records of one or two triples.
+``AGGGEN_KILL_RECORDS`` (240) is the number of records of the job that is killed five times; above 10,000, records of at
+most two triples are used.
 """
 
 import json
@@ -21,7 +21,7 @@ from agggen.records import Record, Triple
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import here, numbered_records, published, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.s3_faults import FaultyS3
@@ -31,15 +31,15 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 RECORDS, SHARDS = 240, 30
 
 
-def remembered(write: Callable[..., list[list[Generation]]]) -> Callable[..., list[list[Generation]]]:
-    """`Generator.generate` with a cache by the triples of a batch, since the input repeats few records."""
-    known: dict[tuple[tuple[Triple, ...], ...], list[list[Generation]]] = {}
+def cached(write: Callable[..., list[list[Generation]]]) -> Callable[..., list[list[Generation]]]:
+    """Caches `Generator.generate` by the triples of a batch, since the input repeats a few records."""
+    cache: dict[tuple[tuple[Triple, ...], ...], list[list[Generation]]] = {}
 
     def generate(self: Generator, records: Sequence[Record], *more: Any, **options: Any) -> list[list[Generation]]:
         batch = tuple(record.triples for record in records)
-        if batch not in known:
-            known[batch] = write(self, records, *more, **options)
-        named = zip(records, known[batch], strict=True)
+        if batch not in cache:
+            cache[batch] = write(self, records, *more, **options)
+        named = zip(records, cache[batch], strict=True)
         return [[replace(text, id=record.id) for text in texts] for record, texts in named]
 
     return generate
@@ -51,11 +51,11 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
     records = int(os.environ.get("AGGGEN_KILL_RECORDS", RECORDS))
     shards, shard_rows = min(100, records // 8), max(8, records // 100)
     settings = [f"shard_rows={shard_rows}", "inference.plans=1", "inference.beam.beam=1", "inference.verify=off"]
-    patience = 900 + records / 10
+    timeout = 900 + records / 10
     source = write_jsonl(tmp_path / "in.jsonl", numbered_records(records, 7 if records <= 10_000 else 2))
     with monkeypatch.context() as patch:
-        patch.setattr(Generator, "generate", remembered(Generator.generate))
-        generate(model, str(source), str(tmp_path / "undisturbed"), bulk_config(model, [*settings, "actors=0"]))
+        patch.setattr(Generator, "generate", cached(Generator.generate))
+        generate(model, str(source), str(tmp_path / "uninterrupted"), bulk_config(model, [*settings, "actors=0"]))
     command = ["-m", "agggen_platform.cli.main", "bulk", model.address, str(source), *settings, "--out"]
     out = f"{s3}/out"
     begin = time.monotonic()
@@ -71,7 +71,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
             job.wait_until(
                 lambda: len(Folder(out).names("texts")) >= share * shards,
                 f"{share:.0%} of the texts",
-                patience,
+                timeout,
                 pause=max(0.02, records / 200_000),
             )
 
@@ -79,7 +79,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         wait(0.15)
         job.signal(signal.SIGKILL)
         job = start()
-        job.wait_until(lambda: node.children("(BulkWorker)"), "an actor on the second node", patience)
+        job.wait_until(lambda: node.children("(BulkWorker)"), "an actor on the second node", timeout)
         wait(0.3)
         node.children("(BulkWorker)")[0].kill()
         wait(0.45)
@@ -93,17 +93,17 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         job.signal(signal.SIGKILL)
         assert not published(out)
         job = start()
-        assert job.finish(patience) == 0, job.output()
+        assert job.finish(timeout) == 0, job.output()
     seconds = time.monotonic() - begin
     assert len(Folder(out).names("texts")) == shards
-    assert published(out) == published(tmp_path / "undisturbed")
+    assert published(out) == published(tmp_path / "uninterrupted")
     report = json.loads(Folder(out).read("report.json") or b"")
     print(f"{records:,} records, {shards} shards: {seconds:.0f} s with five kills,", end=" ")
     print(f"{report['shards']['redone']} shards repeated")
     assert report["shards"]["redone"] <= 2 + 1 + 1 + 2 + 2  # one shard per killed worker
 
 
-DIE = """
+KILLED_DRIVER = """
 import os, signal, sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,7 +113,7 @@ from agggen_platform.bulk.model import bulk_config, open_model
 from agggen_platform.storage import claim
 from agggen_platform.storage.folder import Folder
 
-bundle, source, out, where = sys.argv[1:]
+bundle, source, out, crash_point = sys.argv[1:]
 claim.HEARTBEAT_SECONDS = 0.5
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 new, write, delete_input_copies = Folder.new, Folder.write, output.Output.delete_input_copies
@@ -122,37 +122,37 @@ new, write, delete_input_copies = Folder.new, Folder.write, output.Output.delete
 def dying_new(self, name):
     with new(self, name) as path:
         yield path
-        if name.startswith(where):
+        if name.startswith(crash_point):
             die()  # the file is complete, but not renamed yet
 
 def dying_write(self, name, content):
-    if name.startswith(where) and "/begun-" not in name:
+    if name.startswith(crash_point) and "/begun-" not in name:
         die()
     write(self, name, content)
 
 Folder.new, Folder.write = dying_new, dying_write
-if where == "delete_input_copies":
+if crash_point == "delete_input_copies":
     output.Output.delete_input_copies = lambda self: die()
 model = open_model(bundle)
 generate(model, source, out, bulk_config(model, ["actors=0", "shard_rows=8"]))
 """
-BETWEEN = ["texts/000015", ".work/texts/000015", "report.json", "manifest.json", "delete_input_copies"]
+CRASH_POINTS = ["texts/000015", ".work/texts/000015", "report.json", "manifest.json", "delete_input_copies"]
 
 
 def test_the_driver_is_killed_between_data_and_commit(model: Model, tmp_path: Path) -> None:
-    """The job is killed at each step in turn, and resumes from the state of the run before."""
+    """The job is killed at each of `CRASH_POINTS` and resumes from the previous run's state."""
     *records, _ = numbered_records(RECORDS)
-    source, out = write_jsonl(tmp_path / "in.jsonl", [*records, records[5]]), tmp_path / "out"  # one is a duplicate
-    report = generate(model, str(source), str(tmp_path / "undisturbed"), here(model))
+    source, out = write_jsonl(tmp_path / "in.jsonl", [*records, records[5]]), tmp_path / "out"  # the last: a duplicate
+    report = generate(model, str(source), str(tmp_path / "uninterrupted"), in_process(model))
     assert report.progress is not None
     assert (report.progress.total, report.summary.records, report.summary.rejects) == (SHARDS, RECORDS - 1, 1)
-    for where in BETWEEN:
-        with Running(["-c", DIE, model.address, str(source), str(out), where], tmp_path) as job:
+    for crash_point in CRASH_POINTS:
+        with Running(["-c", KILLED_DRIVER, model.address, str(source), str(out), crash_point], tmp_path) as job:
             assert job.finish() == -signal.SIGKILL, job.output()
-        assert (out / "manifest.json").exists() == (where == "delete_input_copies")
+        assert (out / "manifest.json").exists() == (crash_point == "delete_input_copies")
     assert len(list((out / "texts").glob("*.parquet"))) == SHARDS
-    assert generate(model, str(source), str(out), here(model)).finished_before
-    assert published(out) == published(tmp_path / "undisturbed")
+    assert generate(model, str(source), str(out), in_process(model)).finished_before
+    assert published(out) == published(tmp_path / "uninterrupted")
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]
-    assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # one part not renamed, one not committed
+    assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # killed before its rename, or before its note in .work

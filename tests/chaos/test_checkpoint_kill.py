@@ -1,4 +1,4 @@
-"""Kills a process that saves checkpoints, at random moments. The last reported or a newer one must be complete."""
+"""Kills a process that saves checkpoints at random times. The last reported or a newer checkpoint must be intact."""
 
 import random
 import time
@@ -46,7 +46,7 @@ def last_saved(process: Running) -> int:
 
 
 def seconds_per_save(process: Running, reached: int, saves: int) -> float:
-    """The mean seconds of the first `saves` after the step `reached`."""
+    """The mean seconds of the `saves` saves after step `reached`."""
     begin = time.monotonic()
     process.wait_until(lambda: last_saved(process) >= reached + saves, f"{saves} saves")
     return (time.monotonic() - begin) / saves
@@ -62,17 +62,17 @@ def test_killed_at_any_moment(store: str, request: pytest.FixtureRequest, tmp_pa
         faulty.bytes_per_second = 40e6
     with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
         process.wait_until(lambda: "start" in process.output(), "start")
-        a_save = seconds_per_save(process, 0, 6)
+        save_seconds = seconds_per_save(process, 0, 6)
         process.kill()
     reached = last_saved(process)
     folder = Folder(address, POLICY)
-    chance = random.Random(20211)
+    rng = random.Random(20211)
     for kill in range(KILLS):
         with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
             process.wait_until(lambda process=process: "start" in process.output(), "start")
-            if saves := chance.randrange(3):  # kills at a random moment of the save after these
-                a_save = seconds_per_save(process, reached, saves)
-            time.sleep(chance.uniform(0, a_save))
+            if saves := rng.randrange(3):  # the kill comes during the next save
+                save_seconds = seconds_per_save(process, reached, saves)
+            time.sleep(rng.uniform(0, save_seconds))
             process.kill()
         reached = max(reached, last_saved(process))
         assert "Error" not in process.output()
@@ -92,4 +92,4 @@ def test_killed_at_any_moment(store: str, request: pytest.FixtureRequest, tmp_pa
     with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
         process.wait_until(lambda: last_saved(process) >= reached + 2, "two more saves")
     CheckpointStore(folder).save("joint", 10**6, Path(__file__))
-    assert len(folder.names("joint")) == 3  # the index and two checkpoints; no leftovers of kills
+    assert len(folder.names("joint")) == 3  # the index and two checkpoints; no temporary files

@@ -1,4 +1,4 @@
-"""Disks that fill up in the middle of a job: it fails with a clear error, publishes nothing, and resumes later."""
+"""Full disks: jobs fail with a clear error, publish nothing, and resume when there is room."""
 
 import os
 import shutil
@@ -13,14 +13,14 @@ _UNSHARE = ["unshare", "--mount", "--map-root-user"]
 
 
 def test_jobs_on_a_small_disk(tmp_path: Path) -> None:
-    """Runs `on_small_disk.py` with a file system in memory that is mounted only for its process."""
+    """Runs `on_small_disk.py` on a tmpfs in its own mount namespace."""
     if not shutil.which("unshare") or subprocess.run([*_UNSHARE, "true"], capture_output=True).returncode:
         pytest.skip("this user may not mount a file system")
     disk, tests = tmp_path / "disk", Path(__file__).with_name("on_small_disk.py")
     disk.mkdir()
     mount = f'mount -t tmpfs -o size=48m none {disk} && exec "$@"'
-    pytest_on_it = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), "--basetemp"]
-    command = [*_UNSHARE, "sh", "-c", mount, "sh", *pytest_on_it, str(tmp_path / "inner")]
+    pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), "--basetemp"]
+    command = [*_UNSHARE, "sh", "-c", mount, "sh", *pytest_command, str(tmp_path / "inner")]
     environment = os.environ | {"AGGGEN_SMALL_DISK": str(disk)}
     repository = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, timeout=900)

@@ -1,4 +1,4 @@
-"""Jobs against a failing object store: busy, refusing, interrupted, or storing only half of an upload."""
+"""Jobs on a failing object store: it refuses access or stores only half of an upload."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,20 +16,20 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
-from tests.bulk_jobs import here, numbered_records, published, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.processes import until
 from tests.s3_faults import FaultyS3
 from tests.unit.training.toy import config_of, write_corpus
 
-pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("_quick")]
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("_short_heartbeats")]
 
-REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
-HALF = r"files in s3://.*/out are missing or incomplete, so manifest"
+ACCESS_REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
+TRUNCATED = r"files in s3://.*/out are missing or incomplete, so manifest"
 
 
 @pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Sets short heartbeats: an abandoned claim is taken over after four seconds."""
+def _short_heartbeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Short heartbeats: an abandoned claim is taken over after four seconds."""
     monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 1.0)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
 
@@ -44,7 +44,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
 
 @pytest.fixture(scope="module")
 def trained(local: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The fingerprint of the bundle of an undisturbed training."""
+    """The fingerprint of the bundle of an uninterrupted training."""
     return fingerprint(train_job(local, "whole", runs_dir=tmp_path_factory.mktemp("whole")).path)
 
 
@@ -54,9 +54,9 @@ def config(local: JobConfig, s3: str) -> JobConfig:
 
 
 @pytest.mark.parametrize(
-    ("fault", "request_of", "message"),
+    ("fault", "faulty_request", "message"),
     [
-        (("403", -1), {}, REFUSED),
+        (("403", -1), {}, ACCESS_REFUSED),
         (
             ("short upload",),
             {"method": "PUT", "path": "baseline/step-"},
@@ -65,22 +65,22 @@ def config(local: JobConfig, s3: str) -> JobConfig:
     ],
     ids=["access refused", "half a checkpoint"],
 )
-def test_training_fails_and_resumes_from_its_last_whole_checkpoint(
+def test_training_fails_and_resumes_from_its_last_complete_checkpoint(
     fault: tuple[Any, ...],
-    request_of: dict[str, str],
+    faulty_request: dict[str, str],
     message: str,
     config: JobConfig,
     trained: str,
     faulty_s3: FaultyS3,
     tmp_path: Path,
 ) -> None:
-    """The store has the fault from the fourth update on, when it has a checkpoint."""
+    """The fault begins at the fourth update, once the store has a checkpoint."""
     checkpoints = Folder(f"{config.storage.url}/r/checkpoints")
 
     def inject_fault(event: TrainingEvent) -> None:
         if (event.stage, event.kind, event.step) == ("baseline", "log", 4):
             until(lambda: checkpoints.size("baseline/latest.json"), "checkpoint", 60)  # written in the background
-            faulty_s3.inject(*fault, **request_of)
+            faulty_s3.inject(*fault, **faulty_request)
 
     with pytest.raises(StorageError, match=message):
         train_job(config, "r", runs_dir=tmp_path, show=inject_fault)
@@ -89,8 +89,8 @@ def test_training_fails_and_resumes_from_its_last_whole_checkpoint(
     assert saved is not None
     events: list[TrainingEvent] = []
     train_job(config, "r", runs_dir=tmp_path, show=events.append)
-    first = next(event.step for event in events if event.kind == "log")  # an evaluation may be reported again before
-    assert first == saved.step + 1, "it must resume from the last checkpoint"
+    first_update = next(event.step for event in events if event.kind == "log")  # a repeated evaluation may precede it
+    assert first_update == saved.step + 1, "training did not resume from the last checkpoint"
     assert fingerprint(get_bundle(f"{config.storage.url}/r/bundle")) == trained
 
 
@@ -98,17 +98,17 @@ def test_training_fails_and_resumes_from_its_last_whole_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("fault", "request_of", "message"),
+    ("fault", "faulty_request", "message"),
     [
-        (("403", -1), {}, REFUSED),
-        (("short upload",), {"method": "PUT", "path": "out/texts/000002"}, HALF),
-        (("short upload",), {"method": "PUT", "path": "out/rejects/000005"}, HALF),
+        (("403", -1), {}, ACCESS_REFUSED),
+        (("short upload",), {"method": "PUT", "path": "out/texts/000002"}, TRUNCATED),
+        (("short upload",), {"method": "PUT", "path": "out/rejects/000005"}, TRUNCATED),
     ],
     ids=["access refused", "half a part", "half the rejects"],
 )
-def test_bulk_generation_publishes_nothing_half_and_resumes(
+def test_bulk_generation_publishes_no_incomplete_output_and_resumes(
     fault: tuple[Any, ...],
-    request_of: dict[str, str],
+    faulty_request: dict[str, str],
     message: str,
     model: Model,
     s3: str,
@@ -117,13 +117,13 @@ def test_bulk_generation_publishes_nothing_half_and_resumes(
 ) -> None:
     *records, first = [*numbered_records(43), *numbered_records(1)]
     source = str(write_jsonl(tmp_path / "in.jsonl", [*records, first]))
-    settings = here(model, "max_reject_share=1")
-    generate(model, source, str(tmp_path / "undisturbed"), settings)
+    settings = in_process(model, "max_reject_share=1")
+    generate(model, source, str(tmp_path / "uninterrupted"), settings)
     out = f"{s3}/out"
 
     def inject_fault(progress: Progress) -> None:
         if progress.shards == 2:
-            faulty_s3.inject(*fault, **request_of)
+            faulty_s3.inject(*fault, **faulty_request)
 
     with pytest.raises(StorageError, match=message):
         generate(model, source, out, settings, progress=inject_fault)
@@ -131,4 +131,4 @@ def test_bulk_generation_publishes_nothing_half_and_resumes(
     assert not published(out)
     resumed = generate(model, source, out, settings).progress
     assert resumed is not None and resumed.reused >= 2
-    assert published(out) == published(tmp_path / "undisturbed")
+    assert published(out) == published(tmp_path / "uninterrupted")

@@ -1,7 +1,7 @@
-"""A soak: requests and bulk jobs on one cluster while processes are killed one after the other at seeded moments.
+"""Soak test: requests and bulk jobs on one cluster while processes are killed at seeded times.
 
-No answer is wrong or lost, memory is bounded, and at the end no process, placement group or booked CPU is left.
-AGGGEN_SOAK_SECONDS is the time during which processes are killed; 60 by default.
+No response is wrong or lost, memory is bounded, and at the end no process, placement group or reserved CPU is left.
+AGGGEN_SOAK_SECONDS (60) is the duration of the kills.
 """
 
 import json
@@ -25,7 +25,7 @@ from agggen.bundle import load_bundle
 from agggen.records import Record
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, bulk_config, open_model
-from tests.bulk_jobs import here, numbered_records, published, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
 from tests.processes import until
 from tests.serve_app import PROCESSES, Load, kill, processes, serving
 from tests.unit.serve.conftest import save_tiny_model
@@ -35,9 +35,9 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.usefixtures("ray_
 SECONDS = float(os.environ.get("AGGGEN_SOAK_SECONDS", "60"))
 VICTIMS = {**PROCESSES, "bulk worker": "ray::MapWorker(MapBatches(BulkWorker"}
 PEOPLE = [f"{name} {number}" for name in ("Ida", "Nils", "Oda", "Per") for number in range(16)]
-ROUND = 300.0  # seconds in which each victim is killed once; shorter lives would not show growth
-WARM_UP = 20.0  # first seconds of a process, which are ignored
-WATCHED = 40.0  # a process with fewer samples is not judged
+ROUND = 300.0  # seconds per round of kills; shorter lives of processes would hide memory growth
+WARM_UP = 20.0  # seconds of a process without memory samples
+MIN_SAMPLED = 40.0  # minimum seconds of samples per judged process
 GROWTH_ONCE, GROWTH_A_MINUTE = 24.0, 2.0  # MiB
 Samples = dict[tuple[str, int], list[tuple[float, float]]]
 """Seconds (monotonic) and MiB of unshared memory, by role and process id."""
@@ -58,22 +58,22 @@ def schedule() -> Iterator[tuple[float, str]]:
 
 
 def kill_one(victim: str) -> None:
-    """Kills a process of this role and waits for its replacement, except for bulk workers."""
+    """Kills a process of the role `victim`; waits for its replacement, except for bulk workers."""
     pids = until(lambda: processes(VICTIMS[victim]), victim)
     kill({min(pids)})
-    if victim != "bulk worker":  # its job may end before it needs a replacement
+    if victim != "bulk worker":  # its job may end without a replacement
         until(lambda: processes(VICTIMS[victim]) - pids, f"another {victim}")
 
 
 def bulk_jobs(model: Model, folder: Path, stop: threading.Event) -> int:
-    """Runs bulk jobs, compares each with an undisturbed one, and returns their number."""
+    """Runs bulk jobs, compares each with an uninterrupted one, and returns their number."""
     source, out = str(write_jsonl(folder / "in.jsonl", numbered_records(160))), folder / "out"
-    generate(model, source, str(folder / "undisturbed"), here(model))
+    generate(model, source, str(folder / "uninterrupted"), in_process(model))
     jobs = 0
     while not stop.is_set():
         shutil.rmtree(out, ignore_errors=True)
         generate(model, source, str(out), bulk_config(model, ["actors=2", "shard_rows=8"]))
-        assert published(out) == published(folder / "undisturbed")
+        assert published(out) == published(folder / "uninterrupted")
         assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
         jobs += 1
     return jobs
@@ -84,17 +84,17 @@ def sample_memory(stop: threading.Event) -> Samples:
     while not stop.wait(1.0):
         for role, title in PROCESSES.items():
             for pid in processes(title):
-                with suppress(psutil.Error):  # it has ended meanwhile
+                with suppress(psutil.Error):  # the process has ended
                     memory = psutil.Process(pid).memory_info()
                     samples[role, pid].append((time.monotonic(), (memory.rss - memory.shared) / 2**20))
     return samples
 
 
 def growth(samples: list[tuple[float, float]]) -> tuple[float, float] | None:
-    """The growth in MiB from the first third to the last (medians), and its limit; None for too few samples."""
+    """Growth in MiB from the first to the last third (medians), and its limit; None for too short a life."""
     judged = [sample for sample in samples if sample[0] - samples[0][0] >= WARM_UP]
     seconds = judged[-1][0] - judged[0][0] if judged else 0.0
-    if seconds < WATCHED:
+    if seconds < MIN_SAMPLED:
         return None
     third = len(judged) // 3
     first, last = (median(mib for _, mib in part) for part in (judged[:third], judged[-third:]))
@@ -118,9 +118,9 @@ def test_requests_and_bulk_jobs_while_processes_are_killed(tmp_path: Path) -> No
                 for seconds, victim in schedule():
                     time.sleep(max(0.0, begin + seconds - time.monotonic()))
                     kill_one(victim)
-                until(lambda: endpoint.state().status == "RUNNING", "a whole application")
-                time.sleep(WARM_UP + WATCHED + 5)  # in which the processes of each role can be judged
-                load.recovered(time.monotonic())
+                until(lambda: endpoint.state().status == "RUNNING", "healthy application")
+                time.sleep(WARM_UP + MIN_SAMPLED + 5)  # enough samples of the last replacements
+                load.wait_for_recovery(time.monotonic())
         finally:
             stop.set()
         assert bulk.result() >= 1
@@ -133,5 +133,5 @@ def test_requests_and_bulk_jobs_while_processes_are_killed(tmp_path: Path) -> No
     assert {role for role, _ in judged} >= {"ingress", "planner", "generator", "controller"}
     assert not {process: mib for process, mib in judged.items() if mib[0] > mib[1]}
     until(lambda: not any(processes(title) for title in VICTIMS.values()), "end of all processes")
-    until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "all CPUs given back")
+    until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "release of all CPUs")
     assert all(group["state"] == "REMOVED" for group in placement_group_table().values())

@@ -1,4 +1,4 @@
-"""Kills and interrupts the driver of a sweep. The study must be that of an undisturbed sweep."""
+"""Kills and interrupts the driver of a sweep. The study must equal that of an uninterrupted sweep."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def outcome(study: Study) -> list[tuple[Any, ...]]:
     return [(t.number, t.state.name, t.params, t.value, t.intermediate_values) for t in study.trials()]
 
 
-def undisturbed(config: JobConfig, folder: Path) -> Study:
+def uninterrupted(config: JobConfig, folder: Path) -> Study:
     """The same sweep in this process, one trial after the other, without Ray."""
     space = parse_space(SETTINGS.space)
     study = Study(open_study(folder, "plain", {}), SETTINGS, space, EPOCHS)
@@ -60,7 +60,7 @@ def undisturbed(config: JobConfig, folder: Path) -> Study:
     return study
 
 
-def reported(folder: Path) -> list[int]:
+def trials_of_evaluations(folder: Path) -> list[int]:
     """The trial number of each evaluation in the journal."""
     journal = folder / JOURNAL
     lines = journal.read_text().rpartition("\n")[0].splitlines() if journal.exists() else []
@@ -68,26 +68,26 @@ def reported(folder: Path) -> list[int]:
 
 
 def trials_of(sweep: Running) -> list[psutil.Process]:
-    """The processes of its trials, between or during steps of Ray Tune."""
+    """The sweep's trial processes; Ray Tune changes their title during a step."""
     return sweep.children("ray::_Trial", "ray::_Inner.train")
 
 
 def command_of(config: JobConfig, settings: SweepConfig, folder: Path) -> list[str]:
-    """The command of the sweep `s`, whose files are in `folder`."""
+    """Writes the settings of the sweep `s` into `folder`; returns its command."""
     (folder / "config.json").write_text(json.dumps(resolved(config)))
     (folder / "space.json").write_text(json.dumps(resolved(settings)))
     sweep = ["-m", "agggen_platform.cli.main", "sweep", "config.json", "--space", "space.json", "--no-register"]
     return [*sweep, "--name", "s"]
 
 
-def ended(processes: list[psutil.Process]) -> None:
+def assert_ended(processes: list[psutil.Process]) -> None:
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive, "processes outlived the sweep"
 
 
 @pytest.fixture
 def leftovers() -> Iterator[list[psutil.Process]]:
-    """Processes to kill at the end: Ray's agents outlive a killed driver by minutes."""
+    """Processes to kill after the test: Ray's agents outlive a killed driver by minutes."""
     processes: list[psutil.Process] = []
     yield processes
     for process in processes:
@@ -95,11 +95,11 @@ def leftovers() -> Iterator[list[psutil.Process]]:
             process.kill()
 
 
-def test_a_driver_killed_and_interrupted_ends_with_the_undisturbed_sweep(
+def test_a_driver_killed_and_interrupted_ends_with_the_uninterrupted_sweep(
     tmp_path: Path, leftovers: list[psutil.Process]
 ) -> None:
     config = config_of(write_corpus(tmp_path / "toy"), epochs=EPOCHS.joint)
-    expected = undisturbed(config, tmp_path / "plain")
+    expected = uninterrupted(config, tmp_path / "plain")
     assert {state for _, state, *_ in outcome(expected)} == {"COMPLETE", "PRUNED"}
 
     command = command_of(config, SETTINGS, tmp_path)
@@ -111,23 +111,23 @@ def test_a_driver_killed_and_interrupted_ends_with_the_undisturbed_sweep(
             first.wait_until(lambda: second.process.poll() is not None, "end of the second copy")
             assert second.finish() == 6
             assert re.search(rf"another job works on {runs} \(process {first.process.pid}", second.output())
-        first.wait_until(lambda: reported(runs).count(1) >= 2, "evaluations of the second trial")
+        first.wait_until(lambda: trials_of_evaluations(runs).count(1) >= 2, "evaluations of the second trial")
         trials = trials_of(first)
         assert trials
         leftovers += first.children()
         first.signal(signal.SIGKILL)
         first.finish()
-        ended(trials)
+        assert_ended(trials)
 
-    before = len(reported(runs))
+    before = len(trials_of_evaluations(runs))
     with Running(command, tmp_path) as third:
-        third.wait_until(lambda: len(reported(runs)) > before, "another evaluation")
+        third.wait_until(lambda: len(trials_of_evaluations(runs)) > before, "another evaluation")
         third_children = third.children()
         third.signal(signal.SIGTERM)
         assert third.finish() == 143
         assert "Interrupted; the same command resumes with the remaining trials" in third.output()
         assert "Traceback" not in third.output()
-        ended(third_children)
+        assert_ended(third_children)
 
     with Running(command, tmp_path) as last:
         assert last.finish() == 0, last.output()
@@ -150,12 +150,12 @@ def test_a_trial_whose_process_ends_is_restarted(tmp_path: Path) -> None:
     command = command_of(config, replace(SETTINGS, trials=1, asha=None), tmp_path)
     runs = tmp_path / "runs"
     with Running(command, tmp_path) as sweep:
-        sweep.wait_until(lambda: len(reported(runs / "s")) >= 2, "evaluations")
+        sweep.wait_until(lambda: len(trials_of_evaluations(runs / "s")) >= 2, "evaluations")
         (trial,) = trials_of(sweep)
-        before = len(reported(runs / "s"))
+        before = len(trials_of_evaluations(runs / "s"))
         trial.terminate()
-        ended([trial])
-        sweep.wait_until(lambda: len(reported(runs / "s")) > before + 2, "more evaluations")
+        assert_ended([trial])
+        sweep.wait_until(lambda: len(trials_of_evaluations(runs / "s")) > before + 2, "more evaluations")
         events = [event for event, _ in entries(runs / "s-t000" / "tracking.jsonl") if event is not None]
         updates = [e["step"] for e in events if e["event"] == "metrics" and "baseline/gradient_norm" in e["values"]]
         assert updates == list(range(1, len(updates) + 1))

@@ -1,4 +1,4 @@
-"""Kills a worker and the driver of a training job in the middle of an epoch. The model must be the same."""
+"""Kills a worker or the driver of a training job in the middle of an epoch. The model must not change."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 
 class Job(Running):
-    """The command in another process, on the Ray cluster of `head` or on its own."""
+    """`agggen train` in another process, on the Ray cluster of `head` or on its own."""
 
     def __init__(self, folder: Path, name: str, workers: int, head: Head | None = None) -> None:
         self.run = folder / "runs" / name
@@ -34,7 +34,6 @@ class Job(Running):
         super().__init__(command, folder, cluster | {"OMP_NUM_THREADS": "1"})
 
     def updates(self, stage: str = "baseline") -> list[int]:
-        """The updates in the run log."""
         log = self.run / "tracking.jsonl"
         lines = log.read_text().splitlines() if log.exists() else []
         events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
@@ -60,7 +59,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def _undisturbed_worker(rank: int, size: int, folder: Path, job_config: JobConfig, out: Path) -> None:
+def _uninterrupted_worker(rank: int, size: int, folder: Path, job_config: JobConfig, out: Path) -> None:
     import torch
     import torch.distributed as dist
 
@@ -87,12 +86,12 @@ def test_a_worker_killed_in_an_epoch_changes_nothing(folder: Path, stack: ExitSt
     assert "2 of 2 workers train again (restart 1)" in job.output()
     assert "Traceback" not in job.output()
     updates = job.updates()
-    assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "it resumed from a checkpoint"
-    assert not (local.is_running() or remote.is_running()), "both were restarted"
+    assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "training did not resume from a checkpoint"
+    assert not (local.is_running() or remote.is_running()), "a worker was not restarted"
 
     job_config = load_config(JobConfig, folder / "toy.yaml")
-    processes.spawn(_undisturbed_worker, (2, folder, job_config, folder / "undisturbed"), nprocs=2)
-    assert fingerprint(job.run / "bundle") == fingerprint(folder / "undisturbed")
+    processes.spawn(_uninterrupted_worker, (2, folder, job_config, folder / "uninterrupted"), nprocs=2)
+    assert fingerprint(job.run / "bundle") == fingerprint(folder / "uninterrupted")
 
 
 def test_the_same_command_resumes_after_the_driver_was_killed(folder: Path, stack: ExitStack) -> None:
@@ -106,8 +105,8 @@ def test_the_same_command_resumes_after_the_driver_was_killed(folder: Path, stac
     continued.wait_until(lambda: len(continued.updates()) > reached, "an update")
     assert continued.finish() == 0, continued.output()
     updates = continued.updates()
-    assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "it resumed from a checkpoint"
+    assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "training did not resume from a checkpoint"
 
     config = load_config(JobConfig, folder / "toy.yaml")
-    undisturbed = train_job(config, "undisturbed", runs_dir=folder / "runs")
-    assert fingerprint(continued.run / "bundle") == fingerprint(undisturbed.path)
+    uninterrupted = train_job(config, "uninterrupted", runs_dir=folder / "runs")
+    assert fingerprint(continued.run / "bundle") == fingerprint(uninterrupted.path)

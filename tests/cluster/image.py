@@ -1,9 +1,9 @@
-"""Builds the images of Ray's nodes and of MLflow with buildah from a base of Debian's packages, without a registry.
+"""Builds the images of Ray nodes and MLflow with buildah from Debian packages, without an image registry.
 
     python -m tests.cluster.image
 
-If no container can be run here, it prints the reason and ends with status 0; the tests are skipped then. The build uses
-pip's settings of this machine (indexes, folders of wheels, the certificate).
+Where containers cannot run, it prints the reason and exits with 0, and the tests are skipped. The build uses this
+machine's pip settings (indexes, wheel folders, certificate).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BASE = "localhost/agggen-base"
 
 
 def pip_config() -> Iterator[tuple[str, str]]:
-    """The options of pip on this machine, with their values."""
+    """Name and value of each pip option of this machine."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
         name, _, value = line.partition("=")
@@ -30,26 +30,26 @@ def pip_config() -> Iterator[tuple[str, str]]:
 
 
 def pip_settings(folder: Path) -> list[str]:
-    """Options that pass this machine's pip settings to a build; writes a file into `folder`."""
-    kept, options, mounts = {}, [], set()
+    """Build options that pass on this machine's pip settings; writes pip.conf into `folder`."""
+    pip_options, options, mounts = {}, [], set()
     for option, value in pip_config():
         if option not in ("find-links", "index-url", "extra-index-url", "cert", "default-timeout"):
             continue
-        kept[option] = value
-        for place in value.replace("\\n", " ").split():
-            local = Path(place.removeprefix("file://"))
-            if local.is_absolute() and local.exists():  # the pages of an index lead to files beside them
-                mounts.add(local.parent if place.startswith("file://") else local)
-                if any(local.glob("torch-*+cpu-*.whl")):
-                    options = [f"--build-arg=TORCH_CPU_INDEX=file://{local}"]
+        pip_options[option] = value
+        for location in value.replace("\\n", " ").split():
+            local_path = Path(location.removeprefix("file://"))
+            if local_path.is_absolute() and local_path.exists():  # pages of a local index link to files beside them
+                mounts.add(local_path.parent if location.startswith("file://") else local_path)
+                if any(local_path.glob("torch-*+cpu-*.whl")):
+                    options = [f"--build-arg=TORCH_CPU_INDEX=file://{local_path}"]
     file = folder / "pip.conf"
-    file.write_text("[global]\n" + "".join(f"{option} = {value}\n" for option, value in kept.items()))
-    options += [f"--volume={place}:{place}:ro" for place in sorted(mounts)]
+    file.write_text("[global]\n" + "".join(f"{option} = {value}\n" for option, value in pip_options.items()))
+    options += [f"--volume={location}:{location}:ro" for location in sorted(mounts)]
     return [f"--volume={file}:/etc/pip.conf:ro", *options]
 
 
-def why_not() -> str | None:
-    """Why containers cannot be run here, tested by one with limits on a new network; None if they can."""
+def reason_to_skip() -> str | None:
+    """Why containers cannot run here, tested with a limited container on a new network; None if they can."""
     missing = [name for name in ("podman", "buildah", "debootstrap", "runc") if shutil.which(name) is None]
     if missing or os.geteuid():
         return f"missing: {', '.join(missing) or 'root'}"
@@ -79,8 +79,8 @@ def build(dockerfile: str, image: str) -> None:
 
 
 if __name__ == "__main__":
-    if reason := why_not():
-        print(f"tests/cluster will be skipped, no container can be run here: {reason}")
+    if reason := reason_to_skip():
+        print(f"tests/cluster will be skipped, since no container can run here: {reason}")
     else:
         build("infra/docker/Dockerfile", IMAGE)
         build("infra/mlflow/Dockerfile", MLFLOW_IMAGE)

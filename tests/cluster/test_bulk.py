@@ -1,4 +1,4 @@
-"""Bulk generation on a cluster of containers that loses nodes and the store. The output must be the same bytes."""
+"""Bulk generation on a container cluster that loses nodes and the store. The output must not change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import open_model
-from tests.bulk_jobs import here, numbered_records, published, write_jsonl
-from tests.cluster.containers import LONG, REPO, Cluster, make_readable, nodes_at, output_of, podman, wait_for
+from tests.bulk_jobs import in_process, numbered_records, published, write_jsonl
+from tests.cluster.containers import LONG, REPO, Cluster, count_nodes, make_readable, output_of, podman, wait_for
 from tests.processes import until
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -23,15 +23,15 @@ RECORDS, SHARDS = 1920, 240
 
 
 class Bulk:
-    """Bulk jobs of the same input, by default with a driver on the head and two actors on the workers."""
+    """Bulk jobs with the same input, by default with the driver on the head and two actors on the workers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, folder = cluster, cluster.folder / "bulk"
         self.model = open_model(str(save_tiny_model(folder / "bundle")))
         self.source = write_jsonl(folder / "in.jsonl", numbered_records(RECORDS))
         make_readable(folder)
-        self.undisturbed = folder / "undisturbed"
-        generate(self.model, str(self.source), str(self.undisturbed), here(self.model))
+        self.uninterrupted = folder / "uninterrupted"
+        generate(self.model, str(self.source), str(self.uninterrupted), in_process(self.model))
         self.out = ""
 
     def start(
@@ -46,7 +46,7 @@ class Bulk:
 
     def wait_for(self, job: subprocess.Popen[str], share: float, nodes: int = 2) -> None:
         def reached() -> bool:
-            return self.parts() >= share * SHARDS and nodes_at(self.cluster.bucket / self.out) >= nodes
+            return self.parts() >= share * SHARDS and count_nodes(self.cluster.bucket / self.out) >= nodes
 
         wait_for(job, reached, f"{share:.0%} of the texts by {nodes} nodes", 240)
 
@@ -54,12 +54,12 @@ class Bulk:
         """Starts the job again; it must reuse finished shards and succeed."""
         output = self.check_success(self.start())
         (reused,) = re.findall(r"(\d+) of \d+ shards were already done", output)
-        assert int(reused) >= 0.2 * SHARDS - 2  # the notes of a part or two may be missing
+        assert int(reused) >= 0.2 * SHARDS - 2  # the last shard of each actor may be unrecorded
 
     def check_success(self, job: subprocess.Popen[str]) -> str:
-        """The job must succeed with the same bytes as an undisturbed job of one process; returns what it printed."""
+        """The job must succeed with the output of an uninterrupted local job; returns what it printed."""
         output = output_of(job)
-        assert published(self.cluster.bucket / self.out) == published(self.undisturbed)
+        assert published(self.cluster.bucket / self.out) == published(self.uninterrupted)
         return output
 
 
@@ -75,31 +75,31 @@ def bulk(_bulk: Bulk, cluster: Cluster, request: pytest.FixtureRequest) -> Bulk:
     return _bulk
 
 
-def lose_a_worker(cluster: Cluster, worker: str) -> None:
-    """A node is killed and another one joins."""
-    cluster.lose(worker)
-    cluster.worker()
+def kill_a_worker(cluster: Cluster, worker: str) -> None:
+    """Kills a node and adds another one."""
+    cluster.kill_worker(worker)
+    cluster.add_worker()
 
 
 def pause_the_store(cluster: Cluster, _: str) -> None:
-    """The S3 server hangs for 20 seconds: connections are accepted and nothing is answered."""
+    """The S3 server accepts connections but does not respond for 20 seconds."""
     podman("pause", cluster.s3)
     time.sleep(20)
     podman("unpause", cluster.s3)
 
 
 def cut_the_network(cluster: Cluster, worker: str) -> None:
-    """A worker is cut off from head and store for 30 seconds."""
-    with cluster.cut_off(worker):
+    """Disconnects a worker from head and store for 30 seconds."""
+    with cluster.disconnected(worker):
         time.sleep(30)
 
 
 @pytest.mark.parametrize(
     "fault",
-    [lose_a_worker, pause_the_store, pytest.param(cut_the_network, marks=LONG)],
+    [kill_a_worker, pause_the_store, pytest.param(cut_the_network, marks=LONG)],
     ids=lambda fault: fault.__name__,
 )
-def test_a_fault_changes_no_byte(bulk: Bulk, cluster: Cluster, fault: Callable[[Cluster, str], None]) -> None:
+def test_faults_do_not_change_the_output(bulk: Bulk, cluster: Cluster, fault: Callable[[Cluster, str], None]) -> None:
     job = bulk.start()
     bulk.wait_for(job, 0.2)
     fault(cluster, cluster.workers[0])
@@ -108,12 +108,12 @@ def test_a_fault_changes_no_byte(bulk: Bulk, cluster: Cluster, fault: Callable[[
 
 
 def test_a_shard_whose_node_was_out_of_memory_is_retried(bulk: Bulk, cluster: Cluster) -> None:
-    """A process beside the actor takes memory until the kernel kills both; Ray's workers are killed first.
+    """Another process on the node takes memory until the kernel kills the actor, then the process.
 
-    Once more if the actor was between two shards when it was killed.
+    Repeated if the actor was killed between two shards, so that no shard is retried.
     """
     job, node = bulk.start(), cluster.workers[0]
-    take_all_memory = "taken = []\nwhile True: taken.append(b'x' * (64 << 20))"
+    take_all_memory = "blocks = []\nwhile True: blocks.append(b'x' * (64 << 20))"
 
     def second_attempt() -> bool:
         return any((cluster.bucket / bulk.out / ".work").rglob("begun-1"))
@@ -121,8 +121,8 @@ def test_a_shard_whose_node_was_out_of_memory_is_retried(bulk: Bulk, cluster: Cl
     bulk.wait_for(job, 0.2)
     while not second_attempt():
         podman("update", "--memory=1200m", node)
-        hog = podman("exec", node, "python", "-c", take_all_memory, check=False)
-        assert hog.returncode == 137, hog.stdout + hog.stderr
+        memory_hog = podman("exec", node, "python", "-c", take_all_memory, check=False)
+        assert memory_hog.returncode == 137, memory_hog.stdout + memory_hog.stderr
         done = bulk.parts()
         assert done < SHARDS, "the job ended before the fault"
         podman("update", "--memory=3g", node)
@@ -136,27 +136,27 @@ def test_the_job_ends_without_a_store_and_resumes_when_it_is_back(bulk: Bulk, cl
     job = bulk.start()
     bulk.wait_for(job, 0.2)
     podman("kill", "--signal=KILL", cluster.s3)
-    gone = time.monotonic()
+    killed_at = time.monotonic()
     output = output_of(job, expect=5)
     assert "s3://agggen-models" in output and "Traceback" not in output, output
-    time.sleep(max(0.0, 60 - (time.monotonic() - gone)))
+    time.sleep(max(0.0, 60 - (time.monotonic() - killed_at)))
     podman("start", cluster.s3)
     cluster.wait_for_store()
     bulk.check_that_it_resumes()
 
 
-def test_a_driver_cut_off_from_the_store_stops_when_another_takes_over(bulk: Bulk, cluster: Cluster) -> None:
-    node = cluster.machine("driver")
-    cut_off = bulk.start("actors=0", node=node)
-    bulk.wait_for(cut_off, 0.2, nodes=1)
-    with cluster.cut_off(node):
+def test_a_driver_without_the_store_stops_when_another_takes_over(bulk: Bulk, cluster: Cluster) -> None:
+    node = cluster.add_container("driver")
+    disconnected = bulk.start("actors=0", node=node)
+    bulk.wait_for(disconnected, 0.2, nodes=1)
+    with cluster.disconnected(node):
         begin = time.monotonic()
         second = bulk.start("actors=0")
-        bulk.wait_for(second, (bulk.parts() + 2) / SHARDS, nodes=1)  # it has taken the claim over
+        bulk.wait_for(second, (bulk.parts() + 2) / SHARDS, nodes=1)  # the second job has the claim
         time.sleep(max(0.0, 30 - (time.monotonic() - begin)))
-    output = cut_off.communicate(timeout=900)[0]
+    output = disconnected.communicate(timeout=900)[0]
     # 6: another job has the claim. 5: the store did not answer until the retries ended.
-    assert cut_off.returncode in (5, 6), output
+    assert disconnected.returncode in (5, 6), output
     bulk.check_success(second)
 
 
@@ -168,7 +168,7 @@ def test_bulk_resumes_when_the_head_was_killed(bulk: Bulk, cluster: Cluster) -> 
     cluster.restart_head(job)
     bulk.check_that_it_resumes()
     cluster.restore_workers()
-    assert cluster.workers == before, "workers ended with the head"
+    assert cluster.workers == before, "workers were lost with the head"
 
 
 @LONG
@@ -183,36 +183,36 @@ def test_a_full_disk_is_reported_and_the_job_resumes_when_there_is_room(bulk: Bu
     bulk.check_that_it_resumes()
 
 
-HOLD = """
+HOLD_CLAIM = """
 import sys, time
 from pathlib import Path
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
-with claim(Folder(sys.argv[1])) as still_held:
+with claim(Folder(sys.argv[1])) as check_claim:
     while not Path("/tmp/enough").exists():
         time.sleep(0.2)
-    still_held()
+    check_claim()
 """
-"""A driver that holds a claim until ``/tmp/enough`` exists; fails if another took the claim."""
+"""Holds a claim until ``/tmp/enough`` exists; fails if the claim was taken over."""
 
 
 def test_a_claim_holds_when_clocks_are_five_minutes_apart(bulk: Bulk, cluster: Cluster) -> None:
     if not shutil.which("cc"):
-        pytest.skip("no C compiler for the library that sets a clock ahead")
+        pytest.skip("no C compiler to build ahead.c")
     library, worker = cluster.folder / "ahead.so", cluster.workers[0]
     source = str(REPO / "tests" / "cluster" / "ahead.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), source], check=True)
     ahead = {"LD_PRELOAD": str(library)}
-    now = cluster.driver("python", "-c", "import time; print(time.time())", node=worker, env=ahead).communicate()[0]
-    assert 290 < float(now) - time.time() < 310
-    place = f"s3://agggen-models/{bulk.out}"
+    clock = cluster.driver("python", "-c", "import time; print(time.time())", node=worker, env=ahead).communicate()[0]
+    assert 290 < float(clock) - time.time() < 310
+    address = f"s3://agggen-models/{bulk.out}"
     nodes: list[tuple[str, dict[str, str]]] = [(cluster.head, {}), (worker, ahead)]
     for (holder, clock), (other, other_clock) in (nodes, nodes[::-1]):
-        holding = cluster.driver("python", "-c", HOLD, place, node=holder, env=clock)
+        holder_process = cluster.driver("python", "-c", HOLD_CLAIM, address, node=holder, env=clock)
         until((cluster.bucket / bulk.out / ".claim").exists, "claim")
         refused = bulk.start("actors=0", node=other, env=other_clock)
         assert "another job works on" in output_of(refused, expect=6)
         podman("exec", holder, "touch", "/tmp/enough")
-        output_of(holding)
+        output_of(holder_process)
     bulk.check_success(bulk.start("actors=0", node=worker, env=ahead))

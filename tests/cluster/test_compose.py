@@ -1,7 +1,7 @@
-"""Compose's services, started by the commands of the README: jobs, the endpoint, access, and a restart.
+"""Services of compose.yaml, started by the commands of infra/README.md: jobs, endpoint, access control, restart.
 
-Docker runs them (tests/cluster/dockerd.sh starts it where it is not installed). What differs from compose.yaml is in
-compose/override.yaml: the image of four servers, no Grafana, and the base of ours.
+Needs Docker (tests/cluster/dockerd.sh starts one). compose/override.yaml replaces the images of four servers and our
+base image, and leaves Grafana out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 from agggen.corpora.prepared import write_records
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.cluster.containers import LONG, REPO, wait_for
-from tests.cluster.docker import FOLDER, build, why_not
+from tests.cluster.docker import FOLDER, build, reason_to_skip
 from tests.documents import blocks, commands_of
 from tests.integration.segment_jobs import elements
 from tests.processes import until
@@ -35,24 +35,24 @@ pytestmark = [pytest.mark.cluster, LONG]
 
 FILE = "infra/compose/compose.yaml"
 COPIED = ["LICENSE", "README.md", "constraints.txt", "pyproject.toml", ".dockerignore", "agggen", "platform", "serve"]
-COPIED += ["jobs", "infra"]  # what the images are built of, and the services' files
+COPIED += ["jobs", "infra"]  # sources of the images, and files of the services
 PORTS = {3000, 5000, 8000, 8265, 9000}
 LEFT_OUT = {"grafana"}
 QUICK = ["training.baseline.epochs=1", "training.joint.epochs=1"]
-# The image has no pkill.
+# The image lacks pkill.
 INTERRUPT_ENDPOINT = """for process in /proc/[0-9]*; do
   if tr '\\0' ' ' <$process/cmdline 2>/dev/null | grep -q 'bin/agggen [s]erve'; then kill -INT ${process#/proc/}; fi
 done"""
 
 
-def page() -> list[list[str]]:
-    """The commands of the README's section, as words."""
+def readme_commands() -> list[list[str]]:
+    """The words of each command of the section in infra/README.md."""
     (block,) = (block for block in blocks(REPO / "infra" / "README.md") if "infra/compose/setup.py" in block.text)
     return list(commands_of(block.text))
 
 
 class Stack:
-    """The services, and a copy of the repository with their state folder."""
+    """The services, run from a copy of the repository that contains their state."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,8 +66,8 @@ class Stack:
         if any(Path("/opt/wheels").glob("torch-*+cpu-*.whl")):
             self._env |= {"TORCH_CPU_INDEX": "file:///opt/wheels"}
 
-    def here(self, words: list[str]) -> list[str]:
-        """A command of the README as it is run here: as root, by this Python, with the override, without a terminal."""
+    def adapted(self, words: list[str]) -> list[str]:
+        """Adapts a README command to this test: no sudo, this Python, compose/override.yaml, no terminal."""
         words = words[1:] if words[0] == "sudo" else words
         if words[0] == "agggen":
             return [sys.executable, "-m", "agggen_platform.cli.main", *words[1:]]
@@ -79,10 +79,10 @@ class Stack:
 
     def start(self, words: list[str]) -> subprocess.Popen[str]:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-        return subprocess.Popen(self.here(words), cwd=self.folder, env=self._env, text=True, **pipes)
+        return subprocess.Popen(self.adapted(words), cwd=self.folder, env=self._env, text=True, **pipes)
 
     def run(self, words: list[str], seconds: float = 600) -> str:
-        """What a command printed; fails with it if the command fails."""
+        """Runs a README command, which must succeed; returns its output."""
         process = self.start(words)
         try:
             output = process.communicate(timeout=seconds)[0]
@@ -104,8 +104,8 @@ class Stack:
     def secret(self, name: str) -> str:
         return (self.state / "secrets" / name).read_text()
 
-    def ask(self, port: int, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
-        """Status and body of an answer of the gate."""
+    def request(self, port: int, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
+        """Status and body of the gate's response to a request; JSON is parsed."""
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
         try:
@@ -120,12 +120,11 @@ class Stack:
         login = f"Basic {base64.b64encode(account.encode()).decode()}"
         data = json.dumps(values).encode() if values else None
         headers = {"Content_Type": "application/json"} if values else {}
-        status, body = self.ask(5000, f"/api/2.0/mlflow/{path}", data, Authorization=login, **headers)
+        status, body = self.request(5000, f"/api/2.0/mlflow/{path}", data, Authorization=login, **headers)
         assert status == 200, body
         return body
 
     def runs(self) -> list[dict[str, Any]]:
-        """Runs of the experiment `agggen` in MLflow."""
         name = self.mlflow("experiments/get-by-name?experiment_name=agggen")["experiment"]["experiment_id"]
         return list(self.mlflow("runs/search", experiment_ids=[name]).get("runs", []))
 
@@ -133,34 +132,34 @@ class Stack:
         return str(self.mlflow("registered-models/alias?name=agggen&alias=champion")["model_version"]["version"])
 
     def prometheus(self, path: str) -> Any:
-        """An answer of Prometheus, which is not published."""
+        """A response of Prometheus, requested in its container, since its port is not published."""
         answer = self.compose("exec", "prometheus", "wget", "-q", "-O", "-", f"http://127.0.0.1:9090/api/v1/{path}")
         return json.loads(answer)["data"]
 
     def objects(self) -> dict[str, int]:
-        """Files below the S3 server's folder, and their sizes."""
+        """Sizes of the files below the S3 server's folder, by path."""
         root = self.state / "s3"
         return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    """The services, started by the page's first commands."""
-    if reason := why_not():
+    """The services, started by the README's first commands."""
+    if reason := reason_to_skip():
         pytest.skip(f"no Compose: {reason}")
-    if taken := PORTS & {used.laddr.port for used in psutil.net_connections("tcp") if used.status == "LISTEN"}:
-        pytest.skip(f"ports that compose.yaml publishes are in use: {sorted(taken)}")
+    if ports_in_use := PORTS & {used.laddr.port for used in psutil.net_connections("tcp") if used.status == "LISTEN"}:
+        pytest.skip(f"ports that compose.yaml publishes are in use: {sorted(ports_in_use)}")
     build()
-    with tempfile.TemporaryDirectory(prefix="compose-", dir="/var/tmp") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="compose-", dir="/var/tmp") as name:
+        folder = Path(name)
         folder.chmod(0o755)
         ignored = shutil.ignore_patterns("state", "__pycache__", "*.egg-info")
         for name in COPIED:
             copy: Any = shutil.copy if (REPO / name).is_file() else shutil.copytree
             copy(REPO / name, folder / name, **({"ignore": ignored} if (REPO / name).is_dir() else {}))
         stack = Stack(folder)
-        setup, up, *_ = page()
-        assert setup[-1] == "infra/compose/setup.py" and "up" in up, "the page begins with other commands"
+        setup, up, *_ = readme_commands()
+        assert setup[-1] == "infra/compose/setup.py" and "up" in up, "the README begins with other commands"
         stack.run(setup)
         try:
             stack.run(up, 3000)
@@ -169,7 +168,7 @@ def stack() -> Iterator[Stack]:
             stack.compose("down", "--volumes", "--timeout", "20")
 
 
-def test_all_is_healthy_and_only_the_gate_is_published_on_loopback(stack: Stack) -> None:
+def test_services_are_healthy_and_only_the_gate_is_published_on_loopback(stack: Stack) -> None:
     services = [json.loads(line) for line in stack.compose("ps", "--format", "json").splitlines()]
     assert {service["Service"]: service["Health"] for service in services} == dict.fromkeys(
         ("gate", "mlflow", "postgres", "prometheus", "ray-head", "ray-worker", "s3"), "healthy"
@@ -179,30 +178,32 @@ def test_all_is_healthy_and_only_the_gate_is_published_on_loopback(stack: Stack)
     assert sorted(bound) == [("gate", "127.0.0.1", port) for port in sorted(PORTS)]
     listening = [used.laddr for used in psutil.net_connections("tcp") if used.status == "LISTEN"]
     assert {address.ip for address in listening if address.port in PORTS} == {"127.0.0.1"}
-    for name in ("mlflow", "ray-head", "ray-worker"):  # no route but to the network that they are on
+    for name in ("mlflow", "ray-head", "ray-worker"):  # only routes to their own networks
         routes = stack.compose("exec", name, "cat", "/proc/net/route").splitlines()[1:]
         assert routes and "00000000" not in {line.split()[1] for line in routes}
-        about = stack.compose(
+        output = stack.compose(
             "exec", name, "sh", "-c", "id -u; touch /opt/x 2>&1 || true; grep CapEff /proc/self/status"
         )
-        assert about.split()[0] == "10001" and "Read-only file system" in about and about.endswith("0000000000000000\n")
+        assert (
+            output.split()[0] == "10001" and "Read-only file system" in output and output.endswith("0000000000000000\n")
+        )
 
 
 def test_services_refuse_other_hosts_and_missing_credentials(stack: Stack) -> None:
     for port in PORTS:
-        assert stack.ask(port, "/", Host="elsewhere.example")[0] == 403, port
-    assert stack.ask(8265, "/api/jobs/")[0] == 401
-    assert stack.ask(8265, "/api/jobs/", Authorization="Bearer wrong")[0] == 403
-    assert stack.ask(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}")[0] == 200
-    assert stack.ask(5000, "/api/2.0/mlflow/experiments/search?max_results=1")[0] == 401
+        assert stack.request(port, "/", Host="elsewhere.example")[0] == 403, port
+    assert stack.request(8265, "/api/jobs/")[0] == 401
+    assert stack.request(8265, "/api/jobs/", Authorization="Bearer wrong")[0] == 403
+    assert stack.request(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}")[0] == 200
+    assert stack.request(5000, "/api/2.0/mlflow/experiments/search?max_results=1")[0] == 401
     assert stack.mlflow("experiments/search?max_results=1")
-    assert stack.ask(9000, "/agggen-models")[0] in (400, 403)
-    assert stack.ask(8000, "/readyz")[0] == stack.ask(3000, "/")[0] == 503, "neither is running yet"
+    assert stack.request(9000, "/agggen-models")[0] in (400, 403)
+    assert stack.request(8000, "/readyz")[0] == stack.request(3000, "/")[0] == 503, "neither is running yet"
 
 
 def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack) -> None:
-    _, _, train, register, promote, *_ = page()
-    assert train[-1].startswith("storage.url=") and register[-1] == "BUNDLE", "the page has other commands"
+    _, _, train, register, promote, *_ = readme_commands()
+    assert train[-1].startswith("storage.url=") and register[-1] == "BUNDLE", "the README has other commands"
     stack.bundle = next(
         line for line in reversed(stack.run([*train, *QUICK], 1200).splitlines()) if line.startswith("s3://")
     )
@@ -249,20 +250,20 @@ def test_prometheus_scrapes_each_node_and_has_the_rules(stack: Stack) -> None:
     until(lambda: stack.prometheus("query?query=ray_agggen_job_items_total")["result"], "metric of a job")
 
 
-def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
-    *_, make_key, serve = page()
+def test_the_endpoint_requires_a_key(stack: Stack) -> None:
+    *_, make_key, serve = readme_commands()
     key = stack.run(make_key).split()[-1]
     endpoint = stack.start(serve)
 
     try:
-        wait_for(endpoint, lambda: stack.ask(8000, "/readyz")[0] == 200, "ready endpoint", 300)
+        wait_for(endpoint, lambda: stack.request(8000, "/readyz")[0] == 200, "ready endpoint", 300)
         request_body = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
         as_json = {"Content_Type": "application/json"}
-        assert stack.ask(8000, "/v1/generate", request_body, **as_json)[0] == 401
-        for known in (key, stack.secret("endpoint_key").strip()):
-            status, body = stack.ask(8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {known}")
+        assert stack.request(8000, "/v1/generate", request_body, **as_json)[0] == 401
+        for valid in (key, stack.secret("endpoint_key").strip()):
+            status, body = stack.request(8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {valid}")
             assert status == 200 and body["answers"][0]["texts"][0]["text"], body
-        assert stack.ask(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
+        assert stack.request(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
         stack.on_head("bash", "-c", INTERRUPT_ENDPOINT)
         assert endpoint.wait(120) == 130
     finally:
@@ -272,6 +273,6 @@ def test_the_endpoint_asks_for_a_key(stack: Stack) -> None:
 def test_a_restart_of_all_services_loses_nothing(stack: Stack) -> None:
     before = ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects())
     stack.compose("down", "--volumes")
-    stack.run(page()[1])
+    stack.run(readme_commands()[1])
     assert ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects()) == before
     stack.on_head("agggen", "models", "show", "agggen@champion")

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.cluster.containers import Cluster, answers, make_readable, output_of, podman, wait_for
+from tests.cluster.containers import Cluster, is_reachable, make_readable, output_of, podman, wait_for
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.cluster
@@ -39,7 +39,7 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
     serve = cluster.driver(*note, "agggen", "serve", bundle, "--address=auto", *settings, "generator.cpus=0.2")
     address = f"http://{cluster.address.partition(':')[0]}:8000"
 
-    wait_for(serve, lambda: answers(f"{address}/readyz"), "ready endpoint", 240)
+    wait_for(serve, lambda: is_reachable(f"{address}/readyz"), "ready endpoint", 240)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     request_body = json.dumps({"records": [records[0].as_dict()]}).encode()
     with urllib.request.urlopen(

@@ -1,8 +1,8 @@
-"""MLflow's pod from its Kubernetes manifest, played by podman.
+"""MLflow's pod from its Kubernetes manifest, run by ``podman kube play``.
 
-The test changes the image's name, the database (SQLite, since no image of PostgreSQL is available), and what podman 4.3
-needs: it crashes if a secret's volume lacks `optional`, ignores `items` there, does not decode base64 values, and reads
-the secrets of variables as JSON.
+The test replaces the image name, the database (by SQLite, since no PostgreSQL image is available), and what podman 4.3
+does not support: it crashes if a secret's volume lacks `optional`, ignores its `items`, does not decode base64 values,
+and reads the secrets of variables as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.containers import MLFLOW_IMAGE, PODMAN, address_of, answers, podman
+from tests.cluster.containers import MLFLOW_IMAGE, PODMAN, address_of, is_reachable, podman
 from tests.manifests.rendering import of_kind, overlay
 from tests.processes import until
 
@@ -42,7 +42,7 @@ def status(address: str, **headers: str) -> int:
         return error.code
 
 
-def test_mlflow_s_pod_answers(engine: None, tmp_path: Path) -> None:
+def test_the_mlflow_pod_responds(container_engine: None, tmp_path: Path) -> None:
     objects = overlay("dev")
     (deployment,) = (copy.deepcopy(item) for item in of_kind(objects, "Deployment") if item["metadata"]["name"] == NAME)
     pod = deployment["spec"]["template"]["spec"]
@@ -71,13 +71,13 @@ def test_mlflow_s_pod_answers(engine: None, tmp_path: Path) -> None:
         podid = podman("inspect", "--format={{.Pod}}", container).stdout.strip()
         infra = podman("pod", "inspect", "--format={{.InfraContainerID}}", podid).stdout.strip()
         address, host = f"http://{address_of(infra)}:5000", "agggen-mlflow:5000"
-        until(lambda: answers(f"{address}/health", host), "answer of MLflow")
+        until(lambda: is_reachable(f"{address}/health", host), "answer of MLflow")
         login = base64.b64encode(":".join(encoded(ACCOUNT).values()).encode()).decode()
         assert status(address, Host=host, Authorization=f"Basic {login}") == 200
         assert status(address, Host=host) == 401
         assert status(address, Host="elsewhere", Authorization=f"Basic {login}") == 403
-        about = podman("inspect", "--format={{.Config.User}} {{.HostConfig.ReadonlyRootfs}}", container).stdout.split()
-        assert about == ["10001:10001", "true"]
+        config = podman("inspect", "--format={{.Config.User}} {{.HostConfig.ReadonlyRootfs}}", container).stdout.split()
+        assert config == ["10001:10001", "true"]
     finally:
         podman("kube", "down", str(manifest), check=False)
         podman("secret", "rm", "agggen-s3", NAME, check=False)

@@ -1,4 +1,4 @@
-"""Segmentation on a cluster of containers that loses a worker. The output must be the same bytes."""
+"""Segmentation on a container cluster that loses a worker. The output must not change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from agggen.corpora.prepared import write_records
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
-from tests.cluster.containers import Cluster, make_readable, nodes_at, output_of, wait_for
+from tests.cluster.containers import Cluster, count_nodes, make_readable, output_of, wait_for
 from tests.integration.segment_jobs import elements
 
 pytestmark = pytest.mark.cluster
@@ -20,7 +20,7 @@ def parts(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in (folder / "train").glob("*.parquet")}
 
 
-def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None:
+def test_a_killed_node_does_not_change_the_segmentation(cluster: Cluster) -> None:
     corpus, out = cluster.folder / "texts", cluster.bucket / "facts"
     corpus.mkdir()
     records = [replace(r, id=f"{r.id}-{copy}") for copy in range(20) for r in elements("train")[:100]]
@@ -28,11 +28,11 @@ def test_a_node_killed_in_segmentation_changes_no_byte(cluster: Cluster) -> None
     make_readable(corpus)
     settings = ["shard_rows=50", "actors=2", "cache=off"]
     job = cluster.driver("agggen", "segment", str(corpus), "--out", "s3://agggen-models/facts", *settings)
-    wait_for(job, lambda: nodes_at(out) == 2 and parts(out), "work on both nodes")
-    cluster.lose(cluster.workers[0])
+    wait_for(job, lambda: count_nodes(out) == 2 and parts(out), "work on both nodes")
+    cluster.kill_worker(cluster.workers[0])
     assert not (out / "manifest.json").exists()
-    cluster.worker()
+    cluster.add_worker()
     output_of(job)
-    undisturbed = cluster.folder / "undisturbed-facts"
-    segment(str(corpus), str(undisturbed), SegmentConfig(actors=0, shard_rows=50, cache="off"))
-    assert parts(out) == parts(undisturbed)
+    uninterrupted = cluster.folder / "uninterrupted-facts"
+    segment(str(corpus), str(uninterrupted), SegmentConfig(actors=0, shard_rows=50, cache="off"))
+    assert parts(out) == parts(uninterrupted)

@@ -1,4 +1,4 @@
-"""Training on two nodes that loses a worker, the head or MLflow. The bundle must be the same bytes."""
+"""Training on two nodes that loses a worker, the head or MLflow. The bundle must not change."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.cluster
 
 
 class Training:
-    """Runs of one configuration on the workers of the cluster, each with the name of its test."""
+    """Training runs of one configuration on the cluster's workers, with different run names."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, folder = cluster, cluster.folder / "training"
         self.preset = str(write_preset(folder))
         make_readable(folder)
-        self.undisturbed = ""
+        self.uninterrupted = ""
 
     def start(self, name: str, *settings: str) -> subprocess.Popen[str]:
         on_cluster = ["cluster.workers=2", "cluster.autoscaling=true", "storage.url=s3://agggen-models/runs", *settings]
@@ -41,9 +41,9 @@ class Training:
         return self.cluster.bucket / "runs" / name
 
     def check_success(self, job: subprocess.Popen[str], name: str) -> str:
-        """The job must succeed with the bundle of an undisturbed run; returns what it printed."""
+        """The job must succeed with the bundle of an uninterrupted run; returns what it printed."""
         output = output_of(job)
-        assert fingerprint(self.folder(name) / "bundle") == self.undisturbed
+        assert fingerprint(self.folder(name) / "bundle") == self.uninterrupted
         return output
 
     def updates(self, name: str) -> list[int]:
@@ -56,8 +56,8 @@ class Training:
 def _training(shared: Cluster) -> Training:
     shared.restore_workers()
     training = Training(shared)
-    output_of(training.start("undisturbed"))
-    training.undisturbed = fingerprint(training.folder("undisturbed") / "bundle")
+    output_of(training.start("uninterrupted"))
+    training.uninterrupted = fingerprint(training.folder("uninterrupted") / "bundle")
     return training
 
 
@@ -66,14 +66,14 @@ def training(_training: Training, cluster: Cluster) -> Training:
     return _training
 
 
-def test_a_node_killed_in_training_changes_nothing(training: Training, cluster: Cluster) -> None:
+def test_a_killed_node_does_not_change_the_bundle(training: Training, cluster: Cluster) -> None:
     job = training.start_until_it_has_a_checkpoint("killed")
-    cluster.lose(cluster.workers[0])
-    cluster.worker()
+    cluster.kill_worker(cluster.workers[0])
+    cluster.add_worker()
     assert "(restart 1)" in training.check_success(job, "killed")
 
 
-def test_a_run_is_complete_in_an_mlflow_that_was_killed_meanwhile(
+def test_mlflow_has_the_complete_run_after_it_was_killed(
     training: Training, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MLflow is killed during training and restarted when the bundle is written."""
@@ -83,7 +83,7 @@ def test_a_run_is_complete_in_an_mlflow_that_was_killed_meanwhile(
     job = training.start_until_it_has_a_checkpoint("untracked", f"tracking.uri={address}")
     podman("kill", "--signal=KILL", cluster.mlflow)
     until((training.folder("untracked") / "bundle" / "manifest.json").exists, "bundle", 240)
-    assert job.poll() is None, "it did not wait for MLflow"
+    assert job.poll() is None, "the job did not wait for MLflow"
     podman("start", cluster.mlflow)
     output = training.check_success(job, "untracked")
     assert "MLflow" in output, output
@@ -103,6 +103,6 @@ def test_training_resumes_when_the_head_was_killed(training: Training, cluster: 
     job = training.start_until_it_has_a_checkpoint("headless")
     cluster.restart_head(job)
     log = training.folder("headless") / "tracking.jsonl"
-    log.unlink(missing_ok=True)  # the new log begins where training resumes
+    log.unlink(missing_ok=True)  # the new log begins at the resumed update
     training.check_success(training.start("headless"), "headless")
-    assert 1 not in training.updates("headless"), "it restarted from the beginning"
+    assert 1 not in training.updates("headless"), "training restarted from the beginning"

@@ -1,4 +1,4 @@
-"""Training and writing on a GPU; skipped without one. tests/unit/test_training_device.py checks what can be without."""
+"""Training and generation on a GPU; skipped without one. Tests without GPU: tests/unit/test_training_device.py."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def test_losses_are_those_of_a_cpu(stage: Stage, precision: str) -> None:
     losses = []
     for device in ("cpu", "cuda"):
         log = Log()
-        steady = fresh_model(config=replace(fresh_model().config, dropout=0.0, predicate_dropout=0.0)).to(device)
-        trainer(stage, model=steady, callbacks=[log], precision=precision).run()
+        model = fresh_model(config=replace(fresh_model().config, dropout=0.0, predicate_dropout=0.0)).to(device)
+        trainer(stage, model=model, callbacks=[log], precision=precision).run()
         losses.append(log.losses + log.dev_losses)
     assert losses[1] == pytest.approx(losses[0], rel=1e-3 if precision == "float32" else 0.1)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_update_does_not_wait_for_the_gpu(stage: Stage) -> None:
-    one = trainer(stage, replace(CONFIG, log_every=1000), model=tiny_model().to("cuda"))
-    for update in one._updates([ALL, ALL]):
-        one._update(update)
+    gpu_trainer = trainer(stage, replace(CONFIG, log_every=1000), model=tiny_model().to("cuda"))
+    for update in gpu_trainer._updates([ALL, ALL]):
+        gpu_trainer._update(update)
         torch.cuda.set_sync_debug_mode("error")
         try:
-            one._update(update)
+            gpu_trainer._update(update)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
@@ -46,6 +46,6 @@ def test_plans_and_texts_are_those_of_a_cpu(tmp_path: Path) -> None:
     records = load_dataset("elements").split("dev")[:20]
     bundle = load_bundle(save_tiny_bundle(tmp_path / "bundle", records))
     on_cpu, on_gpu = (bundle.generator(device) for device in ("cpu", "cuda"))
-    for one, other in zip(on_cpu.generate(records), on_gpu.generate(records), strict=True):
-        assert (other[0].plan, other[0].text) == (one[0].plan, one[0].text)
-        assert other[0].text_log_probability == pytest.approx(one[0].text_log_probability, abs=1e-2)
+    for cpu_texts, gpu_texts in zip(on_cpu.generate(records), on_gpu.generate(records), strict=True):
+        assert (gpu_texts[0].plan, gpu_texts[0].text) == (cpu_texts[0].plan, cpu_texts[0].text)
+        assert gpu_texts[0].text_log_probability == pytest.approx(cpu_texts[0].text_log_probability, abs=1e-2)

@@ -1,8 +1,8 @@
-"""Trains tiny genuine AllenNLP archives. Run by the Python of AllenNLP's environment: ``allennlp_archives.py FOLDER``.
+"""Trains tiny AllenNLP archives. Run by the Python of AllenNLP's environment: ``allennlp_archives.py FOLDER``.
 
-Leaves ``bert.tar.gz`` (SrlBert on a random BERT of two layers, in ``tiny-uncased``), ``lstm.tar.gz`` (the BiLSTM),
-``en_verbs``, a spaCy pipeline that knows the verbs below, and what AllenNLP's own predictor says of UNSEEN with the two
-archives and that pipeline: ``bert.jsonl`` and ``lstm.jsonl``.
+Writes ``bert.tar.gz`` (SrlBert on ``tiny-uncased``, a random BERT of two layers), ``lstm.tar.gz`` (the BiLSTM),
+``en_verbs`` (a spaCy pipeline that tags the verbs below), and the predictions of AllenNLP's own predictor for UNSEEN
+with each archive and this pipeline: ``bert.jsonl`` and ``lstm.jsonl``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PIECE = re.compile(r"\[(?P<role>[\w-]+): (?P<words>[^\]]+)\]|(?P<bare>\S+)")
 
 
 def parse(sentence: str) -> tuple[list[str], list[str]]:
-    """The words of a sentence and, for each, the brackets of CoNLL-2012: ``(ARG0*``, ``*``, ``*)``."""
+    """The words of a sentence and the CoNLL-2012 bracket of each: ``(ARG0*``, ``*`` or ``*)``."""
     words: list[str] = []
     marks: list[str] = []
     for piece in _PIECE.finditer(sentence):
@@ -100,7 +100,7 @@ def train(folder: Path, name: str, reader: dict[str, Any], model: dict[str, Any]
 
 
 def spacy_verbs(folder: Path) -> None:
-    """A pipeline that tags by a table: all that the predictor wants of spaCy's English model, without a download."""
+    """Saves a pipeline that tags by a table, in place of spaCy's English model, which the predictor expects."""
     nlp = import_module("spacy").blank("en")
     verbs = {words[marks.index("(V*)")] for words, marks in map(parse, SENTENCES)}
     ruler = nlp.add_pipe("attribute_ruler")
@@ -111,7 +111,7 @@ def spacy_verbs(folder: Path) -> None:
 
 
 def predict(folder: Path, name: str) -> None:
-    """What AllenNLP prints for UNSEEN. It knows English models by their names, so this one has no path."""
+    """Writes AllenNLP's predictions for UNSEEN. Its predictor recognises English models by names without a path."""
     os.chdir(folder)
     archive = import_module("allennlp.models.archival").load_archive(f"{name}.tar.gz")
     archive.model.eval()

@@ -1,4 +1,4 @@
-"""Helpers for tests of the segmentation job: a corpus, the job as a plain loop, a segmenter that records texts."""
+"""Helpers for tests of the segmentation job: a corpus, a reference implementation, a recording segmenter."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +18,12 @@ from agggen_platform.segmentation import job as job_module
 from agggen_platform.segmentation.config import SegmentConfig
 
 
-def by_clauses(**settings: Any) -> SegmentConfig:
-    """A job in this process with the rule-based segmenter, which takes no time."""
+def clause_config(**settings: Any) -> SegmentConfig:
+    """A job in this process with the fast rule-based segmenter."""
     return SegmentConfig(**{"facts": SegmenterConfig(source="clauses"), "actors": 0, "shard_rows": 20} | settings)
 
 
-HERE = by_clauses()
+LOCAL = clause_config()
 
 
 def elements(split: str) -> list[Record]:
@@ -37,14 +37,14 @@ def write_corpus(folder: Path) -> Path:
     return folder
 
 
-def expected(records: Sequence[Record], cut: FactSegmenter | None = None) -> list[Record]:
-    """The plain loop that the job replaces."""
-    cut = cut or ClauseSegmenter()
+def segmented(records: Sequence[Record], segmenter: FactSegmenter | None = None) -> list[Record]:
+    """The records with facts: a reference implementation of the job without shards, cache or actors."""
+    segmenter = segmenter or ClauseSegmenter()
     result = []
     for record in records:
         references = []
         for reference in record.references:
-            (facts,) = cut.segment([reference.text])
+            (facts,) = segmenter.segment([reference.text])
             fact_of = align(record, facts).fact_of
             predicates = [
                 tuple(name for name, fact in zip(record.predicates, fact_of, strict=True) if fact == t)
@@ -62,18 +62,18 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-class Counting(ClauseSegmenter):
-    """The rule-based segmenter; records the texts that it gets, and fails on those that contain `bad`."""
+class Recorder(ClauseSegmenter):
+    """The rule-based segmenter; records its texts, and fails on texts that contain `bad`."""
 
     def __init__(self, bad: str | None = None) -> None:
-        self.bad, self.seen = bad, list[str]()
+        self.bad, self.texts_seen = bad, list[str]()
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        self.seen += texts
+        self.texts_seen += texts
         if self.bad and any(self.bad in text for text in texts):
             raise RuntimeError("cannot segment this text")
         return super().segment(texts)
 
 
-def use(monkeypatch: pytest.MonkeyPatch, cut: ClauseSegmenter) -> None:
-    monkeypatch.setattr(job_module, "segmenter", lambda name: cut)
+def use_segmenter(monkeypatch: pytest.MonkeyPatch, segmenter: ClauseSegmenter) -> None:
+    monkeypatch.setattr(job_module, "segmenter", lambda name: segmenter)

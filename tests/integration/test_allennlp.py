@@ -1,4 +1,4 @@
-"""The real AllenNLP: archives that it trains here, loaded by our frame source, compared with its own predictor.
+"""The frame source with archives that AllenNLP trains here, compared with AllenNLP's own predictor.
 
 Needs the environment that `make srl` creates (AGGGEN_SRL_ENV or the default folder); skipped without it.
 """
@@ -31,7 +31,7 @@ from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
 from tests.integration.allennlp_archives import SENTENCES
 from tests.unit.facts.role_notation import joined, parse_allennlp, sentence, tags_of
-from tests.unit.srl.stand_ins import Verbs, words
+from tests.unit.srl.fakes import Verbs, words
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ def environment() -> Environment:
 
 @pytest.fixture(scope="module")
 def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archives of `allennlp_archives.py`, which take about ten seconds of one CPU."""
+    """The folder with the output of `allennlp_archives.py`, which takes about ten CPU seconds."""
     folder = tmp_path_factory.mktemp("allennlp")
     env = worker_environment(folder, online=False) | {"OMP_NUM_THREADS": "1"}
     command = [environment.python, "-I", TRAINER, folder]
@@ -79,8 +79,8 @@ def training_sentences() -> list[Words]:
     return [joined(tags_of(description)[0]) for description in SENTENCES]
 
 
-def test_the_model_gives_the_frames_that_it_was_trained_on(source: AllenNLPFrames) -> None:
-    """Trained on ten sentences, it must reproduce nearly all; misplaced words or predicates would lose most."""
+def test_the_model_reproduces_its_training_frames(source: AllenNLPFrames) -> None:
+    """The model must reproduce most of its ten training sentences; with shifted words or predicates it could not."""
     correct = 0
     for description, frames in zip(SENTENCES, source.frames(training_sentences()), strict=True):
         (gold,) = sentence(" ".join(tags_of(description)[0]), description).frames
@@ -115,7 +115,7 @@ def test_a_sentence_too_long_for_bert_affects_no_other(source: AllenNLPFrames) -
 
 
 def renamed(archive: Path, bert: str, out: Path) -> Path:
-    """The archive with another name for its BERT model; published archives name a model of the hub."""
+    """A copy of the archive with another name of its BERT model, as in published archives."""
     with tarfile.open(archive) as old, tarfile.open(out, "w:gz") as new:
         for member in old:
             stream = old.extractfile(member)
@@ -130,7 +130,7 @@ def renamed(archive: Path, bert: str, out: Path) -> Path:
 
 
 def test_a_folder_replaces_a_missing_bert_model(trained: Path, tmp_path: Path) -> None:
-    """The name in the archive decides whether words are lower-cased, not the name of the folder."""
+    """The model name in the archive, not the folder's, decides whether words are lower-cased."""
     archive = renamed(trained / "bert.tar.gz", "tiny-bert-uncased", tmp_path / "renamed.tar.gz")
     sentences = training_sentences()
     with (
@@ -140,7 +140,7 @@ def test_a_folder_replaces_a_missing_bert_model(trained: Path, tmp_path: Path) -
         source.frames(sentences)
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    for name in ("config.json", "vocab.txt"):  # not the weights, which are in the archive
+    for name in ("config.json", "vocab.txt"):  # the weights are in the archive
         (folder / name).write_bytes((trained / "tiny-uncased" / name).read_bytes())
     with (
         closing(AllenNLPFrames(AllenNLPConfig(str(archive), threads=1, bert=str(folder)), KNOWN_VERBS)) as moved,
@@ -154,15 +154,15 @@ def test_a_folder_replaces_a_missing_bert_model(trained: Path, tmp_path: Path) -
 
 
 def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By segmentation, where a sentence too long for the model is a reject, by training, and by `agggen facts`."""
+    """By segmentation, which rejects a sentence too long for the model, by training, and by `agggen facts`."""
     texts = [TEXT, "The engineer sold his engine in 1842.", "Ada wrote " + "the program " * 40]
     triples = (Triple("Ada", "wrote", "program"),)
     records = [Record(str(number), triples, (Reference(text),)) for number, text in enumerate(texts)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
     archive = trained / "bert.tar.gz"
     settings = ["facts.source=allennlp", f"facts.allennlp.archive={archive}", "facts.allennlp.threads=1"]
-    more = ["actors=0", "cache=off", "max_reject_share=0.5"]
-    config = load_config(SegmentConfig, None, settings + more)
+    job_settings = ["actors=0", "cache=off", "max_reject_share=0.5"]
+    config = load_config(SegmentConfig, None, settings + job_settings)
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), config)
     facts = [
         tuple(fact.text for fact in reference.facts or ())

@@ -1,4 +1,4 @@
-"""`pip install agggen` in an empty virtual environment: the command trains, writes and scores, without any extra."""
+"""`pip install agggen` without extras in an empty virtual environment: train, generate, evaluate."""
 
 import json
 import subprocess
@@ -24,13 +24,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-def test_the_wheel_holds_all_files_of_the_packages_and_the_licence(wheel: Path) -> None:
+def test_the_wheel_contains_all_package_files_and_the_licence(wheel: Path) -> None:
     folders = (REPO / "agggen", REPO / "platform" / "agggen_platform", REPO / "serve")
     paths = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.name[0] != "."]
     expected = {
         path.relative_to(REPO).as_posix().removeprefix("platform/")
         for path in paths
-        if path.suffix not in (".pyc", ".png") and path.name != "README.md"  # pictures are the READMEs'
+        if path.suffix not in (".pyc", ".png") and path.name != "README.md"  # pictures belong to READMEs
     }
     names = set(zipfile.ZipFile(wheel).namelist())
     assert sorted(expected - names) == []
@@ -39,10 +39,10 @@ def test_the_wheel_holds_all_files_of_the_packages_and_the_licence(wheel: Path) 
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with agggen and its own dependencies, from the index."""
+    """The bin folder of an environment with agggen and its dependencies from the package index."""
     torch = version("torch")
     if not torch.endswith("+cpu"):
-        pytest.skip(f"torch {torch} is no CPU build, and a second copy of a CUDA build is gigabytes to download")
+        pytest.skip(f"torch {torch} is a CUDA build, whose second copy would be a download of gigabytes")
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder / "env", with_pip=True)
     pinned = (REPO / "constraints.txt").read_text(encoding="utf-8").replace("\ntorch==", "\n# torch==")
@@ -64,7 +64,7 @@ def run(program: Path, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_model_is_trained_and_writes_with_the_packages_own_dependencies(environment: Path, tmp_path: Path) -> None:
+def test_a_model_is_trained_and_used_without_extras(environment: Path, tmp_path: Path) -> None:
     listed = json.loads(run(environment / "pip", "list", "--format=json", folder=tmp_path))
     assert not {package["name"].lower() for package in listed} & EXTRAS.keys()
     run(environment / "pip", "check", folder=tmp_path)
@@ -77,5 +77,5 @@ def test_a_model_is_trained_and_writes_with_the_packages_own_dependencies(enviro
     scores = run(agggen, "evaluate", bundle, "--corpus", "films.csv", "--split", "dev", folder=tmp_path)
     assert "plain/bleu" in scores
     (tmp_path / "hydrogen.csv").write_text("subject,predicate,object\nHydrogen,discoveryYear,1766\n", encoding="utf-8")
-    shipped = json.loads(run(agggen, "generate", "-i", "hydrogen.csv", folder=tmp_path))  # with the shipped bundle
+    shipped = json.loads(run(agggen, "generate", "-i", "hydrogen.csv", folder=tmp_path))  # by the shipped bundle
     assert shipped["fulfilled"] and "1766" in shipped["text"]

@@ -1,4 +1,4 @@
-"""A bulk job on an endpoint writes the same bytes as a local one, under other load and when replicas are killed."""
+"""Bulk jobs on an endpoint: the same bytes as local jobs, under load and when replicas are killed."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from agggen.records import Record, Triple
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.sharded.config import JobError
-from tests.bulk_jobs import here, numbered_records, published, rejects, write_jsonl
+from tests.bulk_jobs import in_process, numbered_records, published, rejects, write_jsonl
 from tests.serve_app import Load, kill, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -20,7 +20,7 @@ SETTINGS = ("n_best=2", "inference.plans=3", "inference.beam.beam=3", "shard_row
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records, one with a plan, and three that are rejected."""
+    """150 records, one of them with a plan, and three invalid ones."""
     path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(150))
     lines = path.read_text().splitlines()
     lines[3] = json.dumps({"id": "planned", "triples": [["Neon", "symbol", "Ne"]], "plan": "[symbol]"})
@@ -34,7 +34,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_output_is_that_of_a_local_job(model: Model, source: Path, tmp_path: Path) -> None:
-    config = here(model, *SETTINGS, "max_reject_share=0.1")
+    config = in_process(model, *SETTINGS, "max_reject_share=0.1")
     generate(model, str(source), str(tmp_path / "local"), config)
     expected = published(tmp_path / "local")
     with serving(model.address, "generator.min_replicas=2", "generator.max_replicas=2") as served:
@@ -64,11 +64,11 @@ def test_the_output_is_that_of_a_local_job(model: Model, source: Path, tmp_path:
         assert published(out) == expected
         other = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
         with pytest.raises(JobError, match=f"serves the bundle {model.fingerprint[:12]}"):
-            generate(other, str(source), str(tmp_path / "mixed"), here(other), endpoint=served.url)
+            generate(other, str(source), str(tmp_path / "mixed"), in_process(other), endpoint=served.url)
 
 
-def test_a_setting_that_requests_cannot_have_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
-    config = here(model, "inference.plan_weight=0.5")
+def test_a_setting_that_requests_cannot_express_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
+    config = in_process(model, "inference.plan_weight=0.5")
     with pytest.raises(ConfigError, match=r"inference\.plan_weight cannot be sent to an endpoint"):
         generate(model, str(source), str(tmp_path / "out"), config, endpoint="http://127.0.0.1:1")
 
@@ -78,7 +78,7 @@ def test_only_the_records_that_exceed_the_limit_of_a_request_are_rejected(model:
     large = Record("large", (Triple("Neon", "symbol", "Ne" * 1000),))
     source = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(20), large])
     with serving(model.address, "limits.body_bytes=1024") as served:
-        config = here(model, "max_reject_share=0.1")
+        config = in_process(model, "max_reject_share=0.1")
         report = generate(model, str(source), str(tmp_path / "out"), config, endpoint=served.url)
     assert (report.summary.records, report.summary.rejects) == (20, 1)
     (reject,) = rejects(tmp_path / "out")

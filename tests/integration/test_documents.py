@@ -1,4 +1,4 @@
-"""The commands and the Python block of the endpoint's README, against a real endpoint."""
+"""Commands and Python block of the endpoint's README, run against a real endpoint."""
 
 import io
 import json
@@ -26,7 +26,7 @@ def test_the_requests_of_the_readme_are_answered(
     monkeypatch.chdir(tmp_path)
     records = [record.as_dict() for record in list(elements_records("dev"))[:3]]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    run = []
+    executed = []
     with serving(bundle) as endpoint:
         for block in blocks(REPO / "serve/README.md"):
             text = block.text.replace(ADDRESS, endpoint.url)
@@ -34,17 +34,17 @@ def test_the_requests_of_the_readme_are_answered(
                 continue
             if block.language == "python":
                 exec(compile(text, str(block), "exec"), {"a_million_records": iter(records)})
-                run.append("python")
+                executed.append("python")
                 continue
             for words in commands_of(text):
                 if words[0] == "curl":
                     done = subprocess.run([*words, "--fail-with-body"], capture_output=True, text=True, timeout=120)
                     assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
                     assert '"status": "error"' not in done.stdout.replace('":"', '": "'), done.stdout
-                    run.append("curl")
+                    executed.append("curl")
                 if words[0] == "agggen" and words[1] == "ask":
                     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(records[0]).encode())))
                     code, _, err = command(capsys)(*words[1:])
                     assert code == 0, err
-                    run.append("ask")
-    assert run == [*["curl"] * 5, "python", "ask", "ask"]
+                    executed.append("ask")
+    assert executed == [*["curl"] * 5, "python", "ask", "ask"]

@@ -1,4 +1,4 @@
-"""``ray job submit`` of every job, as in jobs/README.md, with a head that requires a token, and S3."""
+"""``ray job submit`` of every job, as in jobs/README.md, on a head that requires a token, with S3."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def store(_s3_server: str) -> Iterator[Folder]:
-    """A bucket that jobs of `head` can reach."""
+    """An empty bucket; the environment of `head` has its address and keys."""
     with pytest.MonkeyPatch.context() as patch:
         yield Folder(new_bucket(_s3_server, patch))
 
@@ -57,26 +57,26 @@ def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -
 
 
 def test_train_evaluate_and_generate_through_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
-    """Each job gets the address in the last line of the previous one; nothing is kept on nodes."""
+    """The jobs exchange all data through the store."""
     url = f"storage.url={store}/runs"
     output = head.submit("train", "elements", *TINY, "cluster.workers=1", url, "--runs", runs, "--name", "submitted")
     bundle = store.at("runs/submitted/bundle")
     assert bundle in output
-    print_of = fingerprint(get_bundle(bundle))
+    bundle_hash = fingerprint(get_bundle(bundle))
     out = store.at("evaluation")
     output = head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
     assert out in output
     report = json.loads(store.read("evaluation/report.json") or b"")
-    assert report["identity"]["bundle"] == print_of
+    assert report["identity"]["bundle"] == bundle_hash
     assert report["run"]["command"].startswith("python jobs/evaluate.py ")
     records = list(elements_records("dev"))
     store.write("in.jsonl", "".join(json.dumps(record.as_dict()) + "\n" for record in records).encode())
     out = store.at("texts")
-    more = ["--runs", tmp_path, "--single-file", "format=jsonl"]
-    assert out in head.submit("generate", bundle, store.at("in.jsonl"), "--out", out, *more)
+    options = ["--runs", tmp_path, "--single-file", "format=jsonl"]
+    assert out in head.submit("generate", bundle, store.at("in.jsonl"), "--out", out, *options)
     texts = [json.loads(line) for line in (store.read("texts/texts.jsonl") or b"").splitlines()]
     assert [text["id"] for text in texts] == [record.id for record in records]
-    assert {text["bundle"] for text in texts} == {print_of}
+    assert {text["bundle"] for text in texts} == {bundle_hash}
 
 
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The metrics that a real Ray node exports for the endpoint, a training job and jobs over shards are the recorded ones.
+"""The metrics that a Ray node exports for the endpoint, training and jobs over shards match the recorded ones.
 
-With ``AGGGEN_RECORD_METRICS=1`` they are written to `tests/manifests/ray_metrics.json` instead; tests without Ray check
-the queries of dashboards and rules by this file.
+``AGGGEN_RECORD_METRICS=1`` writes them to `tests/manifests/ray_metrics.json` instead, by which tests without Ray check
+the queries of dashboards and rules.
 """
 
 import os
@@ -20,9 +20,9 @@ from agggen_platform.job_config import ClusterConfig
 from agggen_platform.segmentation.job import segment
 from agggen_platform.training.job import train_job
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.integration.segment_jobs import by_clauses
+from tests.integration.segment_jobs import clause_config
 from tests.integration.segment_jobs import write_corpus as write_texts
-from tests.manifests.exported_metrics import RECORDED, UNSEEN, Known, as_json, merged, read, recorded
+from tests.manifests.exported_metrics import RECORDED, UNRECORDED, MetricLabels, as_json, merged, read, recorded
 from tests.processes import until
 from tests.serve_app import RECORDS, serving
 from tests.unit.training.toy import config_of, write_corpus
@@ -30,9 +30,9 @@ from tests.unit.training.toy import config_of, write_corpus
 MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
 
 RECORDING = bool(os.environ.get("AGGGEN_RECORD_METRICS"))
-_DROPPED = 35.0
-"""Seconds after which Ray no longer exports a gauge that was not set again: it exports every 10 s and keeps it 20 s."""
-STEADY = {
+_GAUGE_LIFETIME = 35.0
+"""Seconds after which Ray drops a gauge that is not set again: it exports every 10 s and keeps gauges for 20 s."""
+PERMANENT_GAUGES = {
     "ray_serve_application_status",
     "ray_serve_deployment_status",
     "ray_serve_deployment_replica_healthy",
@@ -44,7 +44,7 @@ STEADY = {
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
-def scrape() -> Known:
+def scrape() -> MetricLabels:
     import ray
 
     (node,) = [node for node in ray.nodes() if node["Alive"]]
@@ -52,42 +52,42 @@ def scrape() -> Known:
     return read(answer.raise_for_status().text)
 
 
-def scraped(expected: Known, seconds: float = 120) -> Known:
-    """Scrapes until all expected metrics and labels were exported at least once: gauges of finished jobs disappear.
+def scraped(segmented: MetricLabels, seconds: float = 120) -> MetricLabels:
+    """Scrapes until each expected metric was exported with its labels; gauges of finished jobs disappear.
 
-    Names without labels do not suffice: the same Ray node may still export metrics of earlier tests.
+    Labels are compared since the node may still export metrics of earlier tests.
     """
-    metrics: Known = {}
+    metrics: MetricLabels = {}
     end = time.monotonic() + seconds
-    while missing := [name for name, labels in expected.items() if not holds(metrics.get(name), labels)]:
-        assert time.monotonic() < end, f"Ray does not export { ({name: expected[name] for name in missing}) }"
+    while missing := [name for name, labels in segmented.items() if not has_labels(metrics.get(name), labels)]:
+        assert time.monotonic() < end, f"Ray does not export { ({name: segmented[name] for name in missing}) }"
         time.sleep(1)
         metrics = merged([metrics, scrape()])
     return metrics
 
 
-def holds(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
-    """Whether a metric has all these values of these labels."""
+def has_labels(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
+    """Whether a metric has these labels with at least these values."""
     return known is not None and all(label in known and values <= known[label] for label, values in labels.items())
 
 
-def asked_for(*prefixes: str) -> Known:
-    """The metrics in queries, as they were recorded, without those that need special events or devices."""
+def queried(*prefixes: str) -> MetricLabels:
+    """The recorded metrics with these prefixes that queries use, except `UNRECORDED`."""
     files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
     names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
-    expected = [name for name in names if name.startswith(prefixes) and name not in UNSEEN]
-    before = {name: {} for name in expected} if RECORDING else recorded()
-    return {name: before[name] for name in expected}
+    segmented = [name for name in names if name.startswith(prefixes) and name not in UNRECORDED]
+    before = {name: {} for name in segmented} if RECORDING else recorded()
+    return {name: before[name] for name in segmented}
 
 
 def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"))
     train_job(replace(config, cluster=ClusterConfig(workers=1)), "toy", runs_dir=tmp_path / "runs")
-    training = scraped(asked_for("ray_agggen_training", "ray_agggen_tracking"))
+    training = scraped(queried("ray_agggen_training", "ray_agggen_tracking"))
 
     (tmp_path / "texts").mkdir()
     texts = write_texts(tmp_path / "texts")
-    segment(str(texts), str(tmp_path / "facts"), by_clauses(actors=1, shard_rows=50))
+    segment(str(texts), str(tmp_path / "facts"), clause_config(actors=1, shard_rows=50))
     source = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(8), *numbered_records(1)])
     generate(
         model,
@@ -95,7 +95,7 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
         str(tmp_path / "out"),
         bulk_config(model, ["actors=1", "shard_rows=4", "max_reject_share=0.5"]),
     )
-    jobs = scraped(asked_for("ray_agggen_job"))
+    jobs = scraped(queried("ray_agggen_job"))
 
     with serving(model.address) as endpoint, httpx.Client(base_url=endpoint.url, timeout=120) as client:
         until(lambda: client.post("/v1/generate", json={"records": RECORDS}).status_code == 200, "texts")
@@ -103,23 +103,23 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
         request = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
         assert client.post("/v1/align", json=request).status_code == 200
         assert client.post("/v1/plan", json={}).status_code == 422
-        ours = "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_agggen_records", "ray_agggen_problems"
-        prefixes = *ours, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
-        asked = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
-        served = scraped(merged([asked_for(*prefixes), asked]))
+        own = "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_agggen_records", "ray_agggen_problems"
+        prefixes = *own, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
+        routes = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
+        served = scraped(merged([queried(*prefixes), routes]))
 
-        time.sleep(_DROPPED)  # Ray has dropped gauges that are set only once
-        scraped({name: {} for name in STEADY}, seconds=15)
+        time.sleep(_GAUGE_LIFETIME)  # until Ray has dropped gauges that are set only once
+        scraped({name: {} for name in PERMANENT_GAUGES}, seconds=15)
 
     metrics = merged([training, jobs, served])
-    assert not [name for name, labels in asked_for("ray_").items() if not holds(metrics.get(name), labels)]
+    assert not [name for name, labels in queried("ray_").items() if not has_labels(metrics.get(name), labels)]
     if RECORDING:
         RECORDED.write_text(
-            as_json({name: labels for name, labels in metrics.items() if keeps(name)}), encoding="utf-8"
+            as_json({name: labels for name, labels in metrics.items() if is_recorded(name)}), encoding="utf-8"
         )
 
 
-def keeps(name: str) -> bool:
-    """Whether queries may use it: metrics of Ray's internals are left out."""
-    ours = ("ray_agggen", "ray_serve", "ray_node", "ray_component", "ray_cluster", "ray_resources", "ray_actors")
-    return name.startswith(ours)
+def is_recorded(name: str) -> bool:
+    """Whether the metric is recorded; metrics of Ray's internals are not."""
+    prefixes = ("ray_agggen", "ray_serve", "ray_node", "ray_component", "ray_cluster", "ray_resources", "ray_actors")
+    return name.startswith(prefixes)

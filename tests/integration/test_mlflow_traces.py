@@ -1,4 +1,4 @@
-"""Traces of requests to the endpoint on Ray Serve, in a real MLflow server."""
+"""Traces of requests to the endpoint, in a real MLflow server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_mlflow_finds_slow_unfulfilled_and_failed_requests(server: Server, bundl
             "traces in MLflow",
         )
         assert requests_where("attributes.status = 'ERROR'") == ["broken"]
-        assert requests_where("tags.fulfilled = 'no'") == ["off"]  # the weights are random
+        assert requests_where("tags.fulfilled = 'no'") == ["off"]  # random weights give faulty texts
         assert requests_where("tags.fallback = 'yes'") == ["strict"]
         assert requests_where("attributes.execution_time_ms > 0 AND tags.request = 'strict'") == ["strict"]
         assert requests_where("attributes.execution_time_ms > 600000") == []

@@ -1,4 +1,4 @@
-"""The registry with bundles in an object store, and with reports of evaluations."""
+"""The registry with bundles in an object store and with evaluation reports."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from tests.unit.registry.examples import empty_registry, save_model, small_model
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new registry at the default address."""
+    """The file of an empty registry at the default address."""
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -29,7 +29,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyt
 
 
 @pytest.mark.usefixtures("store")
-def test_a_bundle_of_an_object_store_from_registration_to_rollback(
+def test_registration_promotion_and_rollback_of_bundles_in_an_object_store(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
@@ -54,12 +54,12 @@ def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     register(put_bundle(save_model(tmp_path / "a" / "bundle", 1), f"{s3}/a"))
     folder = Folder(f"{s3}/a")
-    whole = folder.read("weights.safetensors")
-    assert whole is not None
-    folder.write("weights.safetensors", whole[:-1] + bytes([whole[-1] ^ 1]))
+    weights = folder.read("weights.safetensors")
+    assert weights is not None
+    folder.write("weights.safetensors", weights[:-1] + bytes([weights[-1] ^ 1]))
     with pytest.raises(PromotionRefused, match=r"weights\.safetensors differs from the manifest"):
         promote("agggen", "1")
-    folder.write("weights.safetensors", whole)
+    folder.write("weights.safetensors", weights)
     folder.write("weights.pkl", b"cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(PromotionRefused, match=r"weights\.pkl is not part of a bundle"):
         promote("agggen", "1")
@@ -75,8 +75,8 @@ def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
 def test_the_report_of_evaluate_decides_about_promotion(tmp_path: Path, run: Run) -> None:
     for number in (1, 2):
         model = small_model(number)
-        free = replace(model, inference=replace(model.inference, verify="off"))  # else both only write plain clauses
-        save_bundle(tmp_path / f"toy-{number}" / "bundle", free)
+        unchecked = replace(model, inference=replace(model.inference, verify="off"))  # else only plain clauses
+        save_bundle(tmp_path / f"toy-{number}" / "bundle", unchecked)
         register(str(tmp_path / f"toy-{number}" / "bundle"))
     promote("agggen", "1")
     scores = {}

@@ -1,4 +1,4 @@
-"""The segmentation job from Parquet to Parquet: output, errors and resumption, locally and on S3."""
+"""The segmentation job: output, errors and resumption, locally and on S3."""
 
 import json
 import shutil
@@ -20,8 +20,17 @@ from agggen_platform.evaluation import catalogue_names
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import interrupt_at
-from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, snapshot, use, write_corpus
+from tests.bulk_jobs import interrupt_after
+from tests.integration.segment_jobs import (
+    LOCAL,
+    Recorder,
+    clause_config,
+    elements,
+    segmented,
+    snapshot,
+    use_segmenter,
+    write_corpus,
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +41,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- output --------------------------------------------------------------------------------------------------------
 
 
-def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> None:
-    report = segment(str(corpus), str(tmp_path), HERE)
-    plain = {split: expected(read_records(corpus / f"{split}.parquet")) for split in ("train", "dev")}
-    for split, records in plain.items():
+def test_the_parts_equal_the_reference_implementation(corpus: Path, tmp_path: Path) -> None:
+    report = segment(str(corpus), str(tmp_path), LOCAL)
+    expected = {split: segmented(read_records(corpus / f"{split}.parquet")) for split in ("train", "dev")}
+    for split, records in expected.items():
         assert read_records(tmp_path / split) == records
         assert report.splits[split].records == len(records)
         assert report.splits[split].facts == sum(len(r.facts or ()) for record in records for r in record.references)
@@ -43,17 +52,17 @@ def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> No
     parts = sorted((tmp_path / "train").iterdir())
     assert len(parts) == 8  # 150 rows in shards of 20
     assert [tmp_path / part.name for part in report.splits["train"].parts] == parts
-    assert [record for part in parts for record in read_records(part)] == plain["train"]
+    assert [record for part in parts for record in read_records(part)] == expected["train"]
     data = load_dataset(str(tmp_path))
-    assert (list(data.splits), data.train) == (["train", "dev"], plain["train"])
+    assert (list(data.splits), data.train) == (["train", "dev"], expected["train"])
     assert pads.dataset(tmp_path / "train").count_rows() == 150  # any engine reads the folder
-    chosen = [f"corpus.name={tmp_path}", "facts.source=corpus"]
-    assert training_data(load_config(RunConfig, None, chosen)).train == plain["train"]
+    overrides = [f"corpus.name={tmp_path}", "facts.source=corpus"]
+    assert training_data(load_config(RunConfig, None, overrides)).train == expected["train"]
     assert catalogue_names(str(tmp_path), "dev") == ("elements", "dev")
 
 
 def test_a_missing_or_changed_part_is_refused(corpus: Path, tmp_path: Path) -> None:
-    segment(str(corpus), str(tmp_path), HERE)
+    segment(str(corpus), str(tmp_path), LOCAL)
     part = sorted((tmp_path / "dev").iterdir())[1]
     content = part.read_bytes()
     for damaged in (content[:-1], content.replace(b"elements", b"elementz")):
@@ -67,7 +76,7 @@ def test_a_missing_or_changed_part_is_refused(corpus: Path, tmp_path: Path) -> N
 
 
 def test_output_of_earlier_versions_still_loads(corpus: Path, tmp_path: Path) -> None:
-    """They wrote one file SPLIT.parquet for each split."""
+    """Earlier versions wrote one file SPLIT.parquet per split."""
     manifest = {"job": "old", "splits": {"dev": {"bytes": 1, "parts": 4, "fingerprint": "x"}}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     shutil.copy(corpus / "dev.parquet", tmp_path / "dev.parquet")
@@ -75,7 +84,7 @@ def test_output_of_earlier_versions_still_loads(corpus: Path, tmp_path: Path) ->
 
 
 def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) -> None:
-    segment(str(corpus), str(tmp_path), by_clauses(alignment="none"), splits=["dev"])
+    segment(str(corpus), str(tmp_path), clause_config(alignment="none"), splits=["dev"])
     facts = [fact for r in read_records(tmp_path / "dev") for ref in r.references for fact in ref.facts or ()]
     assert facts
     assert {fact.predicates for fact in facts} == {None}
@@ -85,32 +94,32 @@ def test_each_distinct_text_of_a_shard_is_segmented_once(tmp_path: Path, monkeyp
     (record,) = elements("dev")[:1]
     records = [Record(f"{record.id}-{number}", record.triples, record.references) for number in range(10)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
-    cut = Counting()
-    use(monkeypatch, cut)
-    report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), HERE)
-    assert sorted(cut.seen) == sorted({reference.text for reference in record.references})
+    recorder = Recorder()
+    use_segmenter(monkeypatch, recorder)
+    report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), LOCAL)
+    assert sorted(recorder.texts_seen) == sorted({reference.text for reference in record.references})
     assert report.splits["dev"].references == 10 * len(record.references)
 
 
 def test_actors_write_the_same_bytes_in_the_same_order(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
-    local = segment(str(corpus), str(tmp_path / "here"), HERE)
-    seen: list[Progress] = []
-    result = segment(str(corpus), str(tmp_path / "there"), by_clauses(actors=3), progress=seen.append)
-    assert result.splits == local.splits  # with the files' fingerprints
-    assert [progress.shards for progress in seen] == list(range(1, len(seen) + 1))
-    assert seen[-1].shards == seen[-1].total == 8 + 4
+    local = segment(str(corpus), str(tmp_path / "here"), LOCAL)
+    reported: list[Progress] = []
+    result = segment(str(corpus), str(tmp_path / "there"), clause_config(actors=3), progress=reported.append)
+    assert result.splits == local.splits  # including the fingerprints of the files
+    assert [progress.shards for progress in reported] == list(range(1, len(reported) + 1))
+    assert reported[-1].shards == reported[-1].total == 8 + 4
 
 
 def test_the_shipped_tagger_segments_by_default(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     config = SegmentConfig(actors=2, shard_rows=40, cache="off")
     segment(str(corpus), str(tmp_path), config, splits=["dev"])
-    plain = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
-    assert read_records(tmp_path / "dev") == plain
-    assert plain != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
+    expected = segmented(read_records(corpus / "dev.parquet"), segmenter("embedded"))
+    assert read_records(tmp_path / "dev") == expected
+    assert expected != segmented(read_records(corpus / "dev.parquet"), ClauseSegmenter())
 
 
 def test_actors_share_a_cache_with_earlier_ones(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
-    config = by_clauses(actors=2, cache="on", cache_dir=str(tmp_path / "cache"))
+    config = clause_config(actors=2, cache="on", cache_dir=str(tmp_path / "cache"))
     reports = [segment(str(corpus), str(tmp_path / out), config, splits=["dev"]) for out in ("first", "second")]
     first, second = (report.progress.counts for report in reports if report.progress is not None)
     assert reports[0].splits == reports[1].splits
@@ -124,15 +133,15 @@ def test_actors_share_a_cache_with_earlier_ones(corpus: Path, tmp_path: Path, ra
 
 def test_an_interrupted_job_is_resumed(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        segment(str(corpus), str(tmp_path), HERE, progress=interrupt_at(5))
+        segment(str(corpus), str(tmp_path), LOCAL, progress=interrupt_after(5))
     assert not [name for name in snapshot(tmp_path) if name.endswith((".tmp", "manifest.json"))]
     with pytest.raises(CorpusError, match=f"the folder {tmp_path} is the output of an unfinished job"):
         load_dataset(str(tmp_path))
-    report = segment(str(corpus), str(tmp_path), HERE)
+    report = segment(str(corpus), str(tmp_path), LOCAL)
     assert report.progress is not None
     assert (report.progress.reused, report.progress.total) == (5, 12)
     for split in ("train", "dev"):
-        assert read_records(tmp_path / split) == expected(read_records(corpus / f"{split}.parquet"))
+        assert read_records(tmp_path / split) == segmented(read_records(corpus / f"{split}.parquet"))
 
 
 # --- S3 --------------------------------------------------------------------------------------------------------------
@@ -143,13 +152,13 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     bucket = Folder(f"{s3}/corpora")
     for split in ("train", "dev"):
         bucket.write(f"in/{split}.parquet", (corpus / f"{split}.parquet").read_bytes())
-    local = segment(str(corpus), str(tmp_path / "here"), HERE)
-    result = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
+    local = segment(str(corpus), str(tmp_path / "here"), LOCAL)
+    result = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", LOCAL)
     assert result.splits == local.splits
     assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
     with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
         load_dataset(f"{s3}/corpora/out", splits=["test"])
-    assert segment(f"{s3}/corpora/in/", f"{s3}/corpora/out/", HERE).finished_before
+    assert segment(f"{s3}/corpora/in/", f"{s3}/corpora/out/", LOCAL).finished_before
     assert "out/.claim" not in bucket.names()
     with pytest.raises(CorpusError, match="is the folder of the input"):
-        segment(f"{s3}/corpora/in", f"{s3}/corpora/in/", HERE)
+        segment(f"{s3}/corpora/in", f"{s3}/corpora/in/", LOCAL)

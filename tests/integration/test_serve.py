@@ -1,4 +1,4 @@
-"""The endpoint on real Ray Serve, over real HTTP."""
+"""The endpoint on Ray Serve, over HTTP."""
 
 import json
 import socket
@@ -35,7 +35,7 @@ def test_an_endpoint_starts_even_if_serve_replaces_its_first_proxy(
     start = serve.start
 
     def start_slowly(**settings: Any) -> None:
-        """Serve kills a proxy that is not ready within 5 s, as on a busy machine."""
+        """As on a busy machine: Serve replaces a proxy that is not ready within 5 s."""
         start(**settings)
         raise RayActorError
 
@@ -75,52 +75,52 @@ def test_concurrent_requests_get_the_texts_of_the_library(client: httpx.Client, 
     generator = load_bundle(bundle).generator()
     values = [f"value {n}" for n in range(24)]
 
-    def ask(value: str) -> str:
+    def text_of(value: str) -> str:
         record = {"id": value, "triples": [["Neon", "discoveredBy", value], ["Neon", "discoveryPlace", "London"]]}
         (answer,) = client.post("/v1/generate", json={"records": [record]}).json()["answers"]
         assert answer["id"] == value
         return str(answer["texts"][0]["text"])
 
     with ThreadPoolExecutor(8) as pool:
-        texts = list(pool.map(ask, values))
+        texts = list(pool.map(text_of, values))
     for value, text in zip(values, texts, strict=True):
         record = Record(value, (Triple("Neon", "discoveredBy", value), Triple("Neon", "discoveryPlace", "London")))
         assert generator.generate([record])[0][0].text == text
 
 
 def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:
-    """The first answer arrives before the last record is sent: on one connection, through Serve's proxy."""
-    where = urlsplit(served.url)
-    with socket.create_connection((where.hostname, where.port), 60) as wire:
+    """The first answer arrives before the last record is sent, through Serve's proxy."""
+    address = urlsplit(served.url)
+    with socket.create_connection((address.hostname, address.port), 60) as connection:
         head = "POST /v1/generate:stream HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
-        wire.sendall((head + "Content-Type: application/x-ndjson\r\n\r\n").encode())
+        connection.sendall((head + "Content-Type: application/x-ndjson\r\n\r\n").encode())
         line = json.dumps(RECORDS[0]).encode() + b"\n"
-        wire.sendall(b"%x\r\n%s\r\n" % (len(line), line))
+        connection.sendall(b"%x\r\n%s\r\n" % (len(line), line))
         read = b""
         while b'"status": "ok"' not in read:
-            read += wire.recv(65536)
+            read += connection.recv(65536)
         end = b'{"status": "end"'
         assert end not in read
-        wire.sendall(b"0\r\n\r\n")
+        connection.sendall(b"0\r\n\r\n")
         while end not in read:
-            read += wire.recv(65536)
+            read += connection.recv(65536)
 
 
-def test_stalled_clients_delay_no_others_until_they_fill_the_queue(served: Endpoint, client: httpx.Client) -> None:
-    where = urlsplit(served.url)
+def test_stalled_clients_do_not_delay_others_until_the_queue_is_full(served: Endpoint, client: httpx.Client) -> None:
+    address = urlsplit(served.url)
 
-    def stalled() -> socket.socket:
-        wire = socket.create_connection((where.hostname, where.port), 60)
-        wire.sendall(b"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
-        wire.sendall(b"Content-Length: 1000\r\n\r\n{")  # and then nothing
-        return wire
+    def stalled_request() -> socket.socket:
+        connection = socket.create_connection((address.hostname, address.port), 60)
+        connection.sendall(b"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"Content-Length: 1000\r\n\r\n{")  # the body remains incomplete
+        return connection
 
     def status() -> int:
         return client.post("/v1/generate", json={"records": RECORDS}).status_code
 
-    with ExitStack() as wires:
-        for _ in range(9):  # of `limits.queue` 10
-            wires.enter_context(stalled())
+    with ExitStack() as connections:
+        for _ in range(9):  # one fewer than `limits.queue`
+            connections.enter_context(stalled_request())
         assert status() == 200
-        until(lambda: wires.enter_context(stalled()) and status() == 429, "refusal")
-    until(lambda: status() == 200, "room in the queue after the stalled clients disconnected")
+        until(lambda: connections.enter_context(stalled_request()) and status() == 429, "refusal")
+    until(lambda: status() == 200, "free queue after the stalled clients disconnected")

@@ -1,4 +1,4 @@
-"""`agggen serve` as a process: refused settings, listening sockets, shutdown; and the files for `serve deploy`."""
+"""`agggen serve` as a process: refused settings, listening sockets, shutdown, configuration for `serve deploy`."""
 
 import json
 import signal
@@ -26,10 +26,10 @@ SERVE = ["-m", "agggen_platform.cli.main", "serve"]
 SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 
 
-# --- refused before anything is started -------------------------------------------------------------------------------
+# --- refused settings -------------------------------------------------------------------------------
 
 
-def test_a_host_beyond_this_machine_is_refused_without_keys(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_listening_beyond_loopback_is_refused_without_keys(run: Run, bundle: Path, tmp_path: Path) -> None:
     code, _, err = run("serve", bundle, "http.host=0.0.0.0")
     assert (code, "security.keys_file" in err) == (2, True)
     code, _, err = run("serve", bundle, "http.host=0.0.0.0", f"security.keys_file={tmp_path / 'none'}")
@@ -51,7 +51,7 @@ def test_a_bundle_or_setting_that_cannot_be_served_is_refused(run: Run, bundle: 
 
 
 def test_the_error_names_an_unreachable_cluster(bundle: Path, tmp_path: Path) -> None:
-    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this process has a cluster
+    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this one has a cluster
         assert process.finish() == 6, process.output()
         assert "no Ray cluster answers at 127.0.0.1:1" in process.output()
 
@@ -63,12 +63,12 @@ def test_a_gpu_is_refused_at_once_on_a_cluster_without_one(run: Run, bundle: Pat
 
 # --- listening sockets ------------------------------------------------------------------------------------------------
 
-RAY = ("gcs_server", "raylet", "ray::", "dashboard", "monitor", "python")
-"""How names of processes begin that listen on all interfaces, at ports of Ray's choice: Ray's own, its workers and
-agents, and the command, a driver of Ray. Ray's token protects all ports but those of metrics."""
+RAY_NAMES = ("gcs_server", "raylet", "ray::", "dashboard", "monitor", "python")
+"""Name prefixes of processes that listen on all interfaces: Ray's own, its workers and agents, and the driver. Ray's
+token protects all of these ports except those of metrics."""
 
 
-def _kind(process: psutil.Process) -> str:
+def _process_name(process: psutil.Process) -> str:
     words = process.cmdline()
     line = " ".join(words)
     if line.startswith("ray::"):
@@ -86,12 +86,12 @@ def listening(pid: int) -> set[tuple[str, str, int]]:
         with suppress(psutil.Error):
             for own in process.net_connections("inet"):
                 if own.status == psutil.CONN_LISTEN or (own.type == socket.SOCK_DGRAM and own.laddr and not own.raddr):
-                    sockets.add((_kind(process), own.laddr.ip, own.laddr.port))
+                    sockets.add((_process_name(process), own.laddr.ip, own.laddr.port))
     return sockets
 
 
 def _calls_without_a_token(sockets: set[tuple[str, str, int]]) -> Iterator[str]:
-    """How the gRPC ports of replicas answer a call without Ray's token."""
+    """The outcome of a gRPC call without Ray's token on each port of a replica."""
     import grpc
     from ray.serve.generated import serve_pb2, serve_pb2_grpc
 
@@ -105,7 +105,7 @@ def _calls_without_a_token(sockets: set[tuple[str, str, int]]) -> Iterator[str]:
                     yield error.code().name
 
 
-def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no_process(
+def test_serve_opens_only_documented_ports_finishes_active_requests_and_leaves_no_process(
     bundle: Path, tmp_path: Path
 ) -> None:
     (port,) = free_ports(1)
@@ -115,24 +115,24 @@ def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no
         assert url in served.output().splitlines()
         sockets, proxy = listening(served.process.pid), ("ray::ProxyActor", "127.0.0.1", port)
         assert proxy in sockets
-        assert not [own for own in sockets - {proxy} if not (own[0].startswith(RAY) and own[2] > 10000)]
+        assert not [own for own in sockets - {proxy} if not (own[0].startswith(RAY_NAMES) and own[2] > 10000)]
         assert set(_calls_without_a_token(sockets)) <= {"UNAUTHENTICATED", "UNIMPLEMENTED"}
 
-        begun, resume = threading.Event(), threading.Event()
+        first_record_sent, resume = threading.Event(), threading.Event()
 
-        def slowly() -> Iterator[bytes]:
+        def slow_body() -> Iterator[bytes]:
             for n in range(20):
                 yield json.dumps({"id": str(n), "triples": [["Neon", "discoveredBy", f"value {n}"]]}).encode() + b"\n"
-                begun.set()
+                first_record_sent.set()
                 if n == 10:
                     resume.wait(120)
 
-        kind = {"Content-Type": "application/x-ndjson"}
-        answer = pool.submit(httpx.post, f"{url}/v1/generate:stream", content=slowly(), headers=kind, timeout=120)
-        begun.wait(60)
+        headers = {"Content-Type": "application/x-ndjson"}
+        answer = pool.submit(httpx.post, f"{url}/v1/generate:stream", content=slow_body(), headers=headers, timeout=120)
+        first_record_sent.wait(60)
         children = served.children()
         served.signal(signal.SIGINT)
-        served.wait_until(lambda: "Finishing" in served.output(), "the message that it finishes requests")
+        served.wait_until(lambda: "Finishing" in served.output(), "message about active requests")
         until(lambda: _refused(url), "refusal of new requests")
         resume.set()
         end = answer.result(120).text.splitlines()[-1]
@@ -146,7 +146,7 @@ def test_serve_listens_only_where_documented_finishes_its_requests_and_leaves_no
 def _refused(url: str) -> bool:
     try:
         return httpx.post(f"{url}/v1/generate", json={"records": RECORDS}, timeout=2).status_code == 503
-    except httpx.TransportError:  # or it waits for a replica that accepts requests, and none is left
+    except httpx.TransportError:  # a timeout: no replica accepts the request
         return True
 
 
@@ -161,8 +161,8 @@ def test_the_file_of_print_config_can_be_deployed(run: Run, bundle: Path, ray_cl
     port = free_ports(1)[0]
     serve.start(http_options={"host": "127.0.0.1", "port": port})
     try:
-        deploy_applications(yaml.safe_load(printed)["applications"])  # what `serve deploy` sends
-        until(lambda: _status("agggen") == "RUNNING", "a running application")
+        deploy_applications(yaml.safe_load(printed)["applications"])  # as `serve deploy` does
+        until(lambda: _status("agggen") == "RUNNING", "running application")
         answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60)
         assert (answer.status_code, answer.json()["model"]) == (200, fingerprint(bundle))
     finally:

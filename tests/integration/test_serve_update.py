@@ -1,4 +1,4 @@
-"""A served alias is moved: under load, to a broken bundle, to a bundle that fails only in a replica."""
+"""The alias of a served model is moved: under load, to a broken bundle, to a bundle that fails in its replica."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
-    """The bundles of the versions of a registered model; the alias `champion` is at the first."""
+    """The bundles of a registered model by version; the alias `champion` names version 1."""
     folder = tmp_path_factory.mktemp("models")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{folder / 'registry.db'}")
@@ -32,7 +32,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path
             bundle = save_tiny_model(folder / f"bundle-{seed}", seed)
             bundles[register(str(bundle)).number] = bundle
         Registry().set_alias("agggen", "champion", "1")
-        weights = bundles["3"] / "weights.safetensors"  # the third is broken on disk after it was registered
+        weights = bundles["3"] / "weights.safetensors"  # version 3 is damaged after its registration
         weights.write_bytes(weights.read_bytes()[:-4] + b"\xff\xff\xff\xff")
         yield bundles
 
@@ -44,37 +44,37 @@ def served(bundles: dict[str, Path], ray_cluster: None) -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def notes() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
 @pytest.fixture
-def follower(served: Endpoint, notes: list[str]) -> Follower:
-    return Follower(served.config, served, notes.append)
+def follower(served: Endpoint, messages: list[str]) -> Follower:
+    return Follower(served.config, served, messages.append)
 
 
 def models(body: bytes) -> set[str]:
-    """The bundles that gave the answers in the body of a response."""
+    """The fingerprints of the bundles that generated the answers of a response body."""
     return {answer["model"] for answer in json.loads(body)["answers"]}
 
 
 def card(served: Endpoint) -> tuple[str, str]:
-    """The served model; an ingress that started during a rollout may cache the old one for CARD_CACHE_SECONDS."""
+    """Address and fingerprint of the served model, which an ingress may cache for CARD_CACHE_SECONDS."""
     model = httpx.get(f"{served.url}/v1/model", timeout=60).json()
     return model["address"], model["fingerprint"]
 
 
 def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, notes: list[str]
+    served: Endpoint, bundles: dict[str, Path], follower: Follower, messages: list[str]
 ) -> None:
     old, new = fingerprint(bundles["1"]), fingerprint(bundles["2"])
     assert card(served) == ("models:/agggen/1", old)
-    assert not follower.check()  # the same target does nothing
+    assert not follower.check()  # the alias has not moved
     before = replicas("Planner")
     with Load(served.url) as load:
         assert not replicas("Planner") - before
         Registry().set_alias("agggen", "champion", "2")
-        assert follower.check(), notes
+        assert follower.check(), messages
         until(lambda: models(list(load.answers.values())[-1]) == {new}, "answers of the new bundle")
     assert (load.failures(), load.lost) == ({}, [])
     assert set.union(*map(models, load.answers.values())) == {old, new}
@@ -82,8 +82,8 @@ def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
     assert not follower.check()
 
 
-def test_a_bundle_broken_on_disk_replaces_nothing_and_is_reported_once(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, notes: list[str]
+def test_a_bundle_damaged_on_disk_is_not_deployed_and_reported_once(
+    served: Endpoint, bundles: dict[str, Path], follower: Follower, messages: list[str]
 ) -> None:
     before, planners = card(served), replicas("Planner")
     with Load(served.url) as load:
@@ -91,17 +91,17 @@ def test_a_bundle_broken_on_disk_replaces_nothing_and_is_reported_once(
         assert not follower.check()
         assert not follower.check()
     assert (load.failures(), load.lost) == ({}, [])
-    (text,) = notes
+    (text,) = messages
     assert "weights.safetensors" in text
     assert "the previous bundle stays in service" in text
     assert (card(served), replicas("Planner")) == (before, planners)
-    with pytest.raises(DeployError, match="size or SHA-256"):  # as `serve deploy` finds it: built on the cluster
+    with pytest.raises(DeployError, match="size or SHA-256"):  # the replica loads it, as after `serve deploy`
         served.deploy(Target(str(bundles["3"]), "broken", fingerprint(bundles["3"])))
     assert served.state().status == "RUNNING"
     assert (card(served), replicas("Planner")) == (before, planners)
 
 
-_BROKEN_HERE = """
+_FAILING_LOAD = """
 import agggen.bundle
 
 def broken(path):
@@ -111,18 +111,18 @@ agggen.bundle.load_bundle = broken
 """
 
 
-def test_a_bundle_that_breaks_only_in_its_replica_replaces_nothing(
+def test_a_bundle_that_fails_only_in_its_replica_is_not_deployed(
     served: Endpoint, bundles: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(_BROKEN_HERE)
+    (tmp_path / "sitecustomize.py").write_text(_FAILING_LOAD)
     environment = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
-    breaking = {"name": "Generator", "ray_actor_options": {"num_cpus": 0.2, "runtime_env": environment}}
+    failing_generator = {"name": "Generator", "ray_actor_options": {"num_cpus": 0.2, "runtime_env": environment}}
     apply = served._apply
 
-    def with_broken_replicas(target: Target) -> None:
-        apply(target, *([breaking] if target.display_address == "broken inside" else []))
+    def apply_with_failing_replicas(target: Target) -> None:
+        apply(target, *([failing_generator] if target.display_address == "broken inside" else []))
 
-    monkeypatch.setattr(served, "_apply", with_broken_replicas)
+    monkeypatch.setattr(served, "_apply", apply_with_failing_replicas)
     before, generators = card(served), replicas("Generator")
     source = shutil.copytree(bundles["4"], tmp_path / "bundle")
     with Load(served.url) as load:

@@ -46,7 +46,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 class StackCommand:
-    """A running stack, with the addresses and passwords of its users."""
+    """A running stack, with its ports, passwords and environment."""
 
     def __init__(self, state: Path, running: Running) -> None:
         self.state, self.running = state, running
@@ -58,14 +58,14 @@ class StackCommand:
         self.processes = psutil.Process(running.process.pid).children(recursive=True)
 
     def wait_until_gone(self) -> None:
-        """Returns when no process of the stack is left, zombies excepted."""
+        """Waits until no process of the stack is alive; zombies do not count."""
         deadline = time.monotonic() + 60
         while alive := [process for process in self.processes if is_alive(process)]:
-            assert time.monotonic() < deadline, f"these outlived the stack: {alive}"
+            assert time.monotonic() < deadline, f"processes outlived the stack: {alive}"
             time.sleep(0.1)
 
     def agggen(self, *words: object, folder: Path, expect: int = 0) -> str:
-        """What `agggen` prints, run in `folder` with the stack's environment."""
+        """Runs `agggen` in `folder` with the stack's environment; returns its output."""
         command = [sys.executable, "-m", "agggen_platform.cli.main", *map(str, words)]
         env = os.environ | PATHS | self.env
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
@@ -73,7 +73,7 @@ class StackCommand:
         return done.stdout + done.stderr
 
     def mlflow(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """The answer of MLflow's REST API."""
+        """The JSON response of MLflow's REST API, which must succeed."""
         account = (self.env["MLFLOW_TRACKING_USERNAME"], self.env["MLFLOW_TRACKING_PASSWORD"])
         url = f"{self.env['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}"
         answer = httpx.request(method, url, auth=account, timeout=60, **arguments)
@@ -82,7 +82,6 @@ class StackCommand:
         return content
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The runs of the experiment `agggen` by name."""
         experiment = self.mlflow("GET", "experiments/get-by-name", params={"experiment_name": "agggen"})["experiment"]
         answer = self.mlflow("POST", "runs/search", json={"experiment_ids": [experiment["experiment_id"]]})
         return {run["info"]["run_name"]: run for run in answer.get("runs", ())}
@@ -99,12 +98,11 @@ class StackCommand:
             return rows
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
-        """The objects of a bucket."""
         pages = self.s3().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
     def s3(self) -> Any:
-        """boto3 with the environment's keys and endpoint, and its own defaults otherwise."""
+        """A boto3 client with the stack's endpoint and keys, and defaults otherwise."""
         import boto3
 
         return boto3.client(
@@ -117,14 +115,13 @@ class StackCommand:
 
 
 @contextmanager
-def started(state: Path, *options: str) -> Iterator[StackCommand]:
-    """The stack until the block ends."""
+def running_stack(state: Path, *options: str) -> Iterator[StackCommand]:
     words = ["-m", "infra.stack", "up", "--state", str(state), "--free-ports", *options]
     with Running(words, state.parent, PATHS) as running:
         running.wait_until(lambda: "The stack is up" in running.output(), "the stack")
         stack = StackCommand(state, running)
         yield stack
-        if running.process.poll() is None:  # no test has killed it
+        if running.process.poll() is None:  # not killed by a test
             running.signal(signal.SIGTERM)
             assert running.finish() == 143, running.output()
     stack.wait_until_gone()
@@ -136,7 +133,7 @@ SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 
 @pytest.fixture(scope="module")
 def state() -> Iterator[Path]:
-    """A folder that PostgreSQL's user can reach if root runs the tests, unlike pytest's folders."""
+    """The stack's folder, which PostgreSQL's user can read if root runs the tests, unlike pytest's folders."""
     folder = Path(tempfile.mkdtemp(prefix="agggen-stack-"))
     folder.chmod(0o711)
     try:
@@ -147,26 +144,25 @@ def state() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def stack(state: Path) -> Iterator[StackCommand]:
-    """A stack with a Ray head, which all commands use."""
-    with started(state, "--ray") as running:
+    with running_stack(state, "--ray") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("work")
+def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work_folder")
 
 
 @pytest.fixture(scope="module")
-def champion(stack: StackCommand, work: Path) -> dict[str, str]:
-    """The version that a sweep of two trials registered, promoted; by MLflow's REST API."""
-    space = work / "space.yaml"
+def champion(stack: StackCommand, work_folder: Path) -> dict[str, str]:
+    """Version, source and tags (by MLflow's REST API) of the promoted best model of a sweep."""
+    space = work_folder / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    output = stack.agggen("sweep", "elements", *TRAINING, "--space", space, "--name", "swept", folder=work)
+    output = stack.agggen("sweep", "elements", *TRAINING, "--space", space, "--name", "swept", folder=work_folder)
     assert "alias candidate" in output
-    stack.agggen("models", "promote", "agggen@candidate", folder=work)
-    about = {"name": "agggen", "alias": "champion"}
-    version = stack.mlflow("GET", "registered-models/alias", params=about)["model_version"]
+    stack.agggen("models", "promote", "agggen@candidate", folder=work_folder)
+    alias = {"name": "agggen", "alias": "champion"}
+    version = stack.mlflow("GET", "registered-models/alias", params=alias)["model_version"]
     return {"version": version["version"], "source": version["source"]} | {
         tag["key"]: tag["value"] for tag in version["tags"]
     }
@@ -192,23 +188,23 @@ def test_every_server_refuses_a_missing_or_wrong_password_and_other_host_names(
     assert httpx.get(f"{stack.env['RAY_API_SERVER_ADDRESS']}/api/jobs/", timeout=60).status_code == 401
 
 
-def test_all_but_ray_listen_on_loopback_alone(stack: StackCommand) -> None:
+def test_all_servers_listen_on_loopback_only(stack: StackCommand) -> None:
     names = ["postgres", "s3", "mlflow", "ray"]
-    ours = {stack.ports[name]: name for name in names}
+    by_port = {stack.ports[name]: name for name in names}
     listening = [socket for socket in psutil.net_connections("tcp") if socket.status == psutil.CONN_LISTEN]
-    addresses = {ours[socket.laddr.port]: socket.laddr.ip for socket in listening if socket.laddr.port in ours}
-    assert addresses == dict.fromkeys(ours.values(), "127.0.0.1")
+    addresses = {by_port[socket.laddr.port]: socket.laddr.ip for socket in listening if socket.laddr.port in by_port}
+    assert addresses == dict.fromkeys(by_port.values(), "127.0.0.1")
 
 
 def test_no_password_is_in_a_command_line_or_a_log(stack: StackCommand) -> None:
     passwords = [stack.secrets[name] for name in stack.secrets if name != "s3_key_id"]
-    shown = [" ".join(process.cmdline()) for process in psutil.Process(stack.running.process.pid).children(True)]
-    shown += [path.read_text(errors="replace") for path in (stack.state / "logs").iterdir()]
-    assert len(shown) > 8
-    assert not [text[:300] for text in shown if any(password in text for password in passwords)]
+    texts = [" ".join(process.cmdline()) for process in psutil.Process(stack.running.process.pid).children(True)]
+    texts += [path.read_text(errors="replace") for path in (stack.state / "logs").iterdir()]
+    assert len(texts) > 8
+    assert not [text[:300] for text in texts if any(password in text for password in passwords)]
 
 
-def test_a_second_stack_in_its_folder_is_refused(stack: StackCommand, tmp_path: Path) -> None:
+def test_a_second_stack_in_the_same_folder_is_refused(stack: StackCommand, tmp_path: Path) -> None:
     words = ["-m", "infra.stack", "up", "--free-ports", "--state", str(stack.state)]
     with Running(words, tmp_path, PATHS) as second:
         assert (second.finish(), "a stack runs in" in second.output()) == (2, True), second.output()
@@ -217,8 +213,8 @@ def test_a_second_stack_in_its_folder_is_refused(stack: StackCommand, tmp_path: 
 # --- the jobs --------------------------------------------------------------------------------------------------------
 
 
-def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: StackCommand, work: Path) -> None:
-    output = stack.agggen("train", "elements", *TRAINING, "--name", "tiny", folder=work)
+def test_training_stores_its_run_in_postgresql_and_its_bundle_in_s3(stack: StackCommand, work_folder: Path) -> None:
+    output = stack.agggen("train", "elements", *TRAINING, "--name", "tiny", folder=work_folder)
     assert "s3://agggen-models/runs/tiny/bundle" in output
     run = stack.runs()["tiny"]
     assert run["info"]["status"] == "FINISHED"
@@ -230,13 +226,13 @@ def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: Stack
     assert {"manifest.json", "weights.safetensors"} <= set(bundle)
     artifacts = stack.keys("agggen-mlflow")
     assert [key for key in artifacts if run_id in key], artifacts
-    assert not list(work.rglob("mlflow.db"))
+    assert not list(work_folder.rglob("mlflow.db"))
 
 
-def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[str, str], work: Path) -> None:
+def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[str, str], work_folder: Path) -> None:
     port = free_ports(1)[0]
     words = ["-m", "agggen_platform.cli.main", "serve", "models:/agggen@champion", f"http.port={port}", *SMALL]
-    with Running(words, work, PATHS | stack.env) as served:
+    with Running(words, work_folder, PATHS | stack.env) as served:
         served.wait_until(lambda: "Ready." in served.output(), "the endpoint")
         record = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
         answer = httpx.post(f"http://127.0.0.1:{port}/v1/generate", json={"records": [record]}, timeout=120)
@@ -251,7 +247,7 @@ def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[st
 
 
 def doctor(stack: StackCommand, folder: Path, **variables: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code, and the findings by ``AREA SUBJECT``; no secret of the stack is printed."""
+    """Runs `agggen doctor`, which must print no secret; returns exit code and findings by ``AREA SUBJECT``."""
     areas = [word for area in ("ray", "mlflow", "storage") for word in ("--only", area)]
     command = [sys.executable, "-m", "agggen_platform.cli.main", "doctor", "--json", *areas]
     environment = os.environ | PATHS | stack.env | variables
@@ -262,7 +258,7 @@ def doctor(stack: StackCommand, folder: Path, **variables: str) -> tuple[int, di
     return done.returncode, {f"{finding['area']} {finding['subject']}": finding for finding in findings}
 
 
-def test_doctor_finds_nothing_wrong_and_leaves_nothing(stack: StackCommand, tmp_path: Path) -> None:
+def test_doctor_finds_no_fault_and_leaves_no_files(stack: StackCommand, tmp_path: Path) -> None:
     before = stack.keys("agggen-models")
     code, findings = doctor(stack, tmp_path)
     subjects = ("ray token", "ray cluster", "ray dashboard", "mlflow tracking", "mlflow registry", "storage objects")
@@ -284,7 +280,7 @@ def test_doctor_names_wrong_secrets(stack: StackCommand, tmp_path: Path) -> None
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 
-SEES = """
+FETCH = """
 import json, os, sys
 from agggen_platform.registry import resolve
 from agggen_platform.storage.bundles import get_bundle
@@ -293,16 +289,16 @@ sys.exit(7)
 """
 
 
-def test_a_killed_stack_has_its_data_when_it_is_started_again(
-    stack: StackCommand, champion: dict[str, str], state: Path, work: Path
+def test_a_killed_stack_keeps_its_data_over_a_restart(
+    stack: StackCommand, champion: dict[str, str], state: Path, work_folder: Path
 ) -> None:
-    """The last test: it kills the supervisor. The servers end by themselves, and `run` starts on the same folder."""
+    """Must be the last test. After the supervisor is killed, the servers end, and `run` starts in the same folder."""
     stack.running.signal(signal.SIGKILL)
     stack.running.process.wait(60)
     stack.wait_until_gone()
-    words = ["-m", "infra.stack", "run", "--state", str(state), "--free-ports", "--", sys.executable, "-c", SEES]
-    env = PATHS | {"AGGGEN_CACHE": str(work / "cache"), "AWS_PROFILE": "nobody"}
-    with Running(words, work, env) as restarted:
+    words = ["-m", "infra.stack", "run", "--state", str(state), "--free-ports", "--", sys.executable, "-c", FETCH]
+    env = PATHS | {"AGGGEN_CACHE": str(work_folder / "cache"), "AWS_PROFILE": "nobody"}
+    with Running(words, work_folder, env) as restarted:
         assert restarted.finish() == 7, restarted.output()
     assert champion["bundle.fingerprint"] in restarted.output()
     assert "mlflow has ended" in restarted.output()

@@ -1,4 +1,4 @@
-"""Bundles in a store, and their copies in the cache of this machine."""
+"""Bundles in a store and in the local cache."""
 
 import shutil
 from pathlib import Path
@@ -16,8 +16,8 @@ from tests.processes import Running
 from tests.s3_faults import FaultyS3
 
 
-def bundle_at(path: Path, content: str = "content") -> Path:
-    """A bundle with valid hashes and meaningless content."""
+def write_bundle(path: Path, content: str = "content") -> Path:
+    """Writes a bundle with valid hashes and meaningless content; returns its path."""
     path.mkdir(parents=True)
     for name in FILES:
         (path / name).write_bytes(f"{content} of {name}".encode() * 20_000)
@@ -27,12 +27,12 @@ def bundle_at(path: Path, content: str = "content") -> Path:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    return bundle_at(tmp_path / "bundle")
+    return write_bundle(tmp_path / "bundle")
 
 
 @pytest.fixture(params=["local", "s3"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a folder for a bundle."""
+    """An unused address in a local folder or on S3."""
     return f"{tmp_path if request.param == 'local' else request.getfixturevalue('s3')}/a/folder name"
 
 
@@ -45,11 +45,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_stored_bundle_is_fetched_unchanged(bundle: Path, address: str) -> None:
     assert put_bundle(bundle, address + "/") == address
     assert Folder(address).names() == sorted([*FILES, "manifest.json"])
-    got = get_bundle(address)
-    check_bundle(got)
-    assert fingerprint(got) == fingerprint(bundle)
-    assert got != bundle
-    assert get_bundle(address) == got
+    fetched = get_bundle(address)
+    check_bundle(fetched)
+    assert fingerprint(fetched) == fingerprint(bundle)
+    assert fetched != bundle
+    assert get_bundle(address) == fetched
     assert get_bundle(str(bundle)) == bundle
 
 
@@ -64,7 +64,7 @@ def test_a_stored_critic_is_opened(tmp_path: Path, address: str) -> None:
 def test_a_stored_bundle_is_not_replaced_by_another(bundle: Path, address: str, tmp_path: Path) -> None:
     put_bundle(bundle, address)
     assert put_bundle(bundle, address) == address
-    other = bundle_at(tmp_path / "other", "something else")
+    other = write_bundle(tmp_path / "other", "something else")
     with pytest.raises(BundleError, match="contains another bundle"):
         put_bundle(other, address)
     assert fingerprint(get_bundle(address)) == fingerprint(bundle)
@@ -77,7 +77,7 @@ def test_an_incomplete_bundle_is_refused_and_can_be_completed(bundle: Path, addr
         get_bundle(address)
     put_bundle(bundle, address)
     assert fingerprint(get_bundle(address)) == fingerprint(bundle)
-    folder.delete(FILES[2])  # a missing file is added
+    folder.delete(FILES[2])  # the next upload adds the missing file
     put_bundle(bundle, address)
     check_bundle(get_bundle(address))
 
@@ -106,7 +106,7 @@ def test_the_manifest_is_written_last_after_the_files_were_verified(bundle: Path
     put_bundle(bundle, f"{s3}/b")
     puts = [path for method, path in faulty_s3.requests if method == "PUT"]
     assert puts[-1].endswith("manifest.json")
-    assert faulty_s3.count("PUT", "weights") == 1  # complete files are not sent again
+    assert faulty_s3.count("PUT", "weights") == 1  # verified files are not sent again
 
 
 # --- the cache ------------------------------------------------------------------------------------------------------
@@ -114,28 +114,28 @@ def test_the_manifest_is_written_last_after_the_files_were_verified(bundle: Path
 
 def test_a_cached_bundle_downloads_only_its_manifest(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
     put_bundle(bundle, f"{s3}/b")
-    got = get_bundle(f"{s3}/b")
+    fetched = get_bundle(f"{s3}/b")
     faulty_s3.heal()
-    assert get_bundle(f"{s3}/b") == got
+    assert get_bundle(f"{s3}/b") == fetched
     assert [path.rpartition("/")[2] for _, path in faulty_s3.requests] == ["manifest.json"]
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "another", "file"])
 def test_a_damaged_copy_is_fetched_again(damage: str, bundle: Path, s3: str, cache: Path, tmp_path: Path) -> None:
     put_bundle(bundle, f"{s3}/b")
-    got = get_bundle(f"{s3}/b")
+    fetched = get_bundle(f"{s3}/b")
     if damage == "changed":
-        (got / "weights.safetensors").write_bytes(b"")
+        (fetched / "weights.safetensors").write_bytes(b"")
     elif damage == "missing":
-        (got / "manifest.json").unlink()
+        (fetched / "manifest.json").unlink()
     else:
-        shutil.rmtree(got)
-        bundle_at(got, "another") if damage == "another" else got.write_bytes(b"")
-    (cache / f".{got.name}-killed").mkdir()
-    assert get_bundle(f"{s3}/b") == got
-    assert fingerprint(got) == got.name == fingerprint(bundle)
-    check_bundle(got)
-    assert sorted(path.name for path in cache.iterdir()) == sorted([got.name, f"{got.name}.lock"])
+        shutil.rmtree(fetched)
+        write_bundle(fetched, "another") if damage == "another" else fetched.write_bytes(b"")
+    (cache / f".{fetched.name}-killed").mkdir()
+    assert get_bundle(f"{s3}/b") == fetched
+    assert fingerprint(fetched) == fetched.name == fingerprint(bundle)
+    check_bundle(fetched)
+    assert sorted(path.name for path in cache.iterdir()) == sorted([fetched.name, f"{fetched.name}.lock"])
 
 
 def test_the_error_for_an_unwritable_cache_names_its_variable(bundle: Path, s3: str, cache: Path) -> None:
@@ -163,12 +163,12 @@ def test_concurrent_processes_download_a_bundle_once(
 ) -> None:
     put_bundle(bundle, f"{s3}/b")
     faulty_s3.heal()
-    faulty_s3.bytes_per_second = 4e6  # more than half a second in all
+    faulty_s3.bytes_per_second = 4e6  # the download takes over half a second
     with Running(["-c", FETCH, f"{s3}/b"], tmp_path) as processes:
         assert processes.finish() == 0, processes.output()
-        (got,) = set(processes.output().split())
+        (fetched,) = set(processes.output().split())
     assert len(processes.output().split()) == 3
-    check_bundle(got)
+    check_bundle(fetched)
     assert faulty_s3.count("GET", "manifest.json") == 3
     assert faulty_s3.count("GET", "weights") == 1
 
@@ -177,7 +177,7 @@ def test_the_cache_removes_the_least_recently_used_bundles(
     tmp_path: Path, s3: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
-        put_bundle(bundle_at(tmp_path / name, name), f"{s3}/{name}")
+        put_bundle(write_bundle(tmp_path / name, name), f"{s3}/{name}")
     a, b = get_bundle(f"{s3}/a"), get_bundle(f"{s3}/b")
     size = sum(file.stat().st_size for file in a.iterdir())
     monkeypatch.setenv("AGGGEN_CACHE_GB", str(2.5 * size / 1e9))

@@ -1,4 +1,4 @@
-"""Checkpoints in a local folder and in an object store: only verified ones are restored."""
+"""Checkpoints in a local folder and on S3: only verified ones are restored."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from tests.s3_faults import FaultyS3
 QUICK = Policy(attempts=3, pause=0.01, connect_timeout=5, read_timeout=20, part=5 << 20)
 
 
-class Stored:
-    """A checkpoint store and what it reported."""
+class StoredCheckpoints:
+    """A checkpoint store and its messages."""
 
     def __init__(self, folder: Folder, scratch: Path, keep: int = 2) -> None:
         self.reports: list[str] = []
@@ -28,7 +28,7 @@ class Stored:
         self.store.save("joint", step, path)
 
     def restored(self) -> int | None:
-        """The step that a new process would resume from; its content is checked."""
+        """The step from which a new process would resume, None without a checkpoint; checks the content."""
         path = self.scratch / "restored"
         path.unlink(missing_ok=True)
         saved = CheckpointStore(self.folder, report=self.reports.append).restore("joint", path)
@@ -39,7 +39,6 @@ class Stored:
         return saved.step
 
     def files(self) -> list[int]:
-        """The steps of the stored checkpoints."""
         names = self.folder.names("joint")
         return [int(name[len("joint/step-") :][:8]) for name in names if name != "joint/latest.json"]
 
@@ -57,22 +56,22 @@ def content_of(step: int) -> bytes:
 
 
 @pytest.fixture(params=["local", "s3"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Stored:
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> StoredCheckpoints:
     address = str(tmp_path / "run") if request.param == "local" else request.getfixturevalue("s3") + "/run"
-    return Stored(Folder(address, QUICK), tmp_path)
+    return StoredCheckpoints(Folder(address, QUICK), tmp_path)
 
 
 @pytest.fixture
-def faulty(s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> Stored:
-    """A store in S3 with steps 1 and 2, behind the faulty proxy."""
-    stored = Stored(Folder(f"{s3}/run", QUICK), tmp_path)
+def faulty_store(s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> StoredCheckpoints:
+    """Checkpoints of steps 1 and 2 on S3, behind the fault-injecting proxy."""
+    stored = StoredCheckpoints(Folder(f"{s3}/run", QUICK), tmp_path)
     stored.save(1)
     stored.save(2)
     faulty_s3.heal()
     return stored
 
 
-def test_the_newest_checkpoints_are_kept(stored: Stored) -> None:
+def test_the_newest_checkpoints_are_kept(stored: StoredCheckpoints) -> None:
     assert stored.store.latest("joint") is stored.restored() is None
     for step in (100, 200, 300):
         stored.save(step)
@@ -83,8 +82,8 @@ def test_the_newest_checkpoints_are_kept(stored: Stored) -> None:
     assert (saved.stage, saved.step, saved.bytes) == ("joint", 300, 40_000)
     assert saved.name == f"joint/step-00000300-{saved.sha256[:8]}.safetensors"
     assert stored.folder.sha256(saved.name) == saved.sha256
-    stored.save(300)  # again, like a run that was restarted
-    stored.save(250)  # the last saved is the newest, not the highest step
+    stored.save(300)  # a restarted run saves the same step again
+    stored.save(250)  # the last saved one counts as newest, not the highest step
     assert stored.restored() == 250
     assert stored.files() == [250, 300]
     assert stored.reports == []
@@ -92,34 +91,34 @@ def test_the_newest_checkpoints_are_kept(stored: Stored) -> None:
 
 @pytest.mark.parametrize("content", [content_of(2)[:-1] + b"x", content_of(2)[:-1], b"", None])
 def test_a_damaged_or_missing_checkpoint_is_reported_and_an_older_one_restored(
-    content: bytes | None, stored: Stored
+    content: bytes | None, stored: StoredCheckpoints
 ) -> None:
     stored.save(1)
     stored.save(2)
     name = stored.damage(2, content)
     saved = stored.store.latest("joint")
     assert saved
-    if content is not None and len(content) == saved.bytes:  # only reading it shows the damage
+    if content is not None and len(content) == saved.bytes:  # only the content shows the damage
         target = stored.scratch / "target"
         target.write_bytes(b"old")
         with pytest.raises(DamagedError, match=f"{name} is damaged"):
             stored.store.fetch(saved, target)
         assert target.read_bytes() == b"old"
         assert not list(stored.scratch.glob(".*.tmp"))
-        saved = stored.store.latest("joint")  # the same store knows that it is damaged
+        saved = stored.store.latest("joint")  # the store remembers the damage
     assert saved and saved.step == 1
-    assert stored.restored() == 1  # a new store detects it
+    assert stored.restored() == 1  # a new store object detects the damage
     assert name in stored.reports[-1] and "trying an older one" in stored.reports[-1]
     stored.damage(1, None)
     with pytest.raises(
         DamagedError, match=rf"all checkpoints of joint are damaged .*{name}.*step-00000001.*--fresh starts over"
     ):
-        stored.restored()  # a run must not restart silently
-    stored.save(2)  # replaces the damaged file of the same name
+        stored.restored()  # a run must not silently start over
+    stored.save(2)  # overwrites the damaged file
     assert stored.restored() == 2
 
 
-def test_leftovers_of_a_killed_process_are_not_restored_and_removed_by_the_next_save(stored: Stored) -> None:
+def test_leftovers_of_a_killed_process_are_not_restored_and_removed_by_the_next_save(stored: StoredCheckpoints) -> None:
     stored.save(1)
     stored.folder.write("joint/step-00000009-0badcafe.safetensors", content_of(9))
     assert stored.restored() == 1
@@ -128,14 +127,14 @@ def test_leftovers_of_a_killed_process_are_not_restored_and_removed_by_the_next_
     else:
         bucket = stored.folder.address.split("/")[2]
         boto3.client("s3").create_multipart_upload(Bucket=bucket, Key="run/joint/step-00000009")
-    Stored(stored.folder, stored.scratch).save(2)
+    StoredCheckpoints(stored.folder, stored.scratch).save(2)
     assert stored.files() == [1, 2]
     if not stored.folder.local:
         assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=bucket)
 
 
 @pytest.mark.parametrize("index", [b"", b"{", b"[]", b'{"checkpoints": [{"step": 1}]}'])
-def test_a_damaged_latest_json_is_an_error_that_names_it(index: bytes, stored: Stored) -> None:
+def test_a_damaged_latest_json_is_an_error_that_names_it(index: bytes, stored: StoredCheckpoints) -> None:
     stored.save(1)
     stored.folder.write("joint/latest.json", index)
     for call in (lambda: stored.store.latest("joint"), lambda: stored.save(2)):
@@ -157,31 +156,31 @@ def test_a_damaged_latest_json_is_an_error_that_names_it(index: bytes, stored: S
     ],
 )
 def test_a_failed_save_leaves_the_latest_checkpoint_unchanged(
-    kind: str, path: str, message: str, faulty: Stored, faulty_s3: FaultyS3
+    kind: str, path: str, message: str, faulty_store: StoredCheckpoints, faulty_s3: FaultyS3
 ) -> None:
     faulty_s3.inject(kind, -1, method="PUT", path=path)
     with pytest.raises(StorageError, match=message):
-        faulty.save(3)
+        faulty_store.save(3)
     faulty_s3.heal()
-    assert faulty.restored() == 2
-    assert faulty.files() == ([1, 2, 3] if path == "latest.json" else [1, 2])
-    faulty.save(4)
-    assert (faulty.restored(), faulty.files()) == (4, [2, 4])
+    assert faulty_store.restored() == 2
+    assert faulty_store.files() == ([1, 2, 3] if path == "latest.json" else [1, 2])
+    faulty_store.save(4)
+    assert (faulty_store.restored(), faulty_store.files()) == (4, [2, 4])
 
 
-def test_a_short_download_is_retried_once(faulty: Stored, faulty_s3: FaultyS3) -> None:
+def test_a_short_download_is_retried_once(faulty_store: StoredCheckpoints, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short answer", method="GET", path="step-")
-    assert faulty.restored() == 2  # damaged only in transit
+    assert faulty_store.restored() == 2  # only the transfer was damaged
     faulty_s3.inject("short answer", 2, method="GET", path="step-00000002")
-    assert faulty.restored() == 1
-    assert "step-00000002" in faulty.reports[0]
+    assert faulty_store.restored() == 1
+    assert "step-00000002" in faulty_store.reports[0]
 
 
-def test_an_unavailable_store_is_not_a_missing_checkpoint(faulty: Stored, faulty_s3: FaultyS3) -> None:
-    """A run must not restart, or resume from an older checkpoint, because the store did not answer."""
+def test_an_unavailable_store_is_not_a_missing_checkpoint(faulty_store: StoredCheckpoints, faulty_s3: FaultyS3) -> None:
+    """Otherwise a run would start over, or resume from an older checkpoint, during an outage."""
     for kind, path in (("503", "latest.json"), ("503", "step-"), ("403", "step-"), ("reset", "")):
         faulty_s3.heal()
         faulty_s3.inject(kind, -1, path=path)
         with pytest.raises(StorageError) as caught:
-            faulty.restored()
+            faulty_store.restored()
         assert not isinstance(caught.value, DamagedError)

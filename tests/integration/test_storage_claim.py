@@ -1,4 +1,4 @@
-"""The claim on a folder of a failing store."""
+"""Claims on folders of a failing S3 store."""
 
 import time
 
@@ -15,7 +15,7 @@ from tests.s3_faults import FaultyS3
 def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
     with claim(folder, interval=0.5) as check:
-        for method in ("PUT", ""):  # first only heartbeats fail, then all requests
+        for method in ("PUT", ""):  # first only heartbeats (PUT) fail, then all requests
             faulty_s3.heal()
             faulty_s3.inject("503", -1, method=method)
             until(lambda: faulty_s3.count() >= 10, "ten requests")
@@ -27,7 +27,7 @@ def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) 
             until(lambda: faulty_s3.count("PUT") >= 2, "two heartbeats")
         with pytest.raises(ClaimedError, match="another job works on"), claim(folder, interval=0.5):
             pass
-        faulty_s3.inject("503", -1)  # the claim cannot be released, which is not an error
+        faulty_s3.inject("503", -1)  # failing to release the claim is no error
     faulty_s3.heal()
     with claim(folder, interval=0.5) as check:
         check()
@@ -53,23 +53,23 @@ def test_a_request_that_hangs_does_not_stop_the_heartbeat(s3: str, faulty_s3: Fa
         requests = faulty_s3.count("GET")
         faulty_s3.bytes_per_second = 3  # reading the claim takes half a minute
         until(lambda: faulty_s3.count("GET") > requests, "another read")
-        time.sleep(0.1)  # its answer is on its way
+        time.sleep(0.1)  # the response is in transfer
         faulty_s3.heal()
         until(lambda: faulty_s3.count("PUT") > 0, "a heartbeat")
 
 
 @pytest.mark.parametrize("first", [b"1", None])
 def test_an_update_never_overwrites_a_write_since_the_read(s3: str, first: bytes | None) -> None:
-    """A holder that is suspended during an update must not take the claim back from the next one."""
-    folder, seen = Folder(f"{s3}/run"), list[bytes | None]()
+    """A holder that is suspended during an update must not overwrite the claim of the next holder."""
+    folder, contents_read = Folder(f"{s3}/run"), list[bytes | None]()
     if first:
         folder.write("x", first)
 
     def change(content: bytes | None) -> bytes | None:
-        seen.append(content)
-        if len(seen) == 1:
+        contents_read.append(content)
+        if len(contents_read) == 1:
             folder.write("x", b"2")
         return None if content == b"2" else b"mine"
 
     assert folder.update("x", change) == b"2"
-    assert (seen, folder.read("x")) == ([first, b"2"], b"2")
+    assert (contents_read, folder.read("x")) == ([first, b"2"], b"2")

@@ -1,4 +1,4 @@
-"""A folder in an object store that is busy, failing, unreachable or refuses access."""
+"""Folders on an S3 store that is busy, failing, unreachable or refuses access."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ LARGE = bytes(range(256)) * (44 << 10)  # 11 MiB: three parts
 
 @pytest.fixture
 def folder(s3: str, faulty_s3: FaultyS3) -> Folder:
-    """A folder in an empty bucket behind the faulty proxy."""
+    """A folder in an empty bucket, behind the fault-injecting proxy."""
     return Folder(f"{s3}/some/where", QUICK)
 
 
@@ -57,7 +57,7 @@ def test_parquet_is_read_by_ranges_despite_faults(folder: Folder, faulty_s3: Fau
 
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "lost answer"])
 def test_requests_are_retried_after_temporary_faults(kind: str, folder: Folder, faulty_s3: FaultyS3) -> None:
-    folder.write("other", b"")  # the store has answered once
+    folder.write("other", b"")  # so the store is known to be reachable
     calls = {
         "PUT": lambda: folder.write("x", b"123"),
         "GET": lambda: folder.read("x") == b"123",
@@ -73,7 +73,7 @@ def test_requests_are_retried_after_temporary_faults(kind: str, folder: Folder, 
     assert folder.names() == ["other"]
 
 
-def test_the_error_after_the_last_attempt_says_how_often_it_was_tried(folder: Folder, faulty_s3: FaultyS3) -> None:
+def test_the_error_after_the_last_attempt_has_the_number_of_attempts(folder: Folder, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
     with pytest.raises(
         StorageError, match=r"cannot write s3://.*/some/where/x: http.* failed 4 times .* SlowDown"
@@ -86,22 +86,22 @@ def test_the_error_after_the_last_attempt_says_how_often_it_was_tried(folder: Fo
 def test_retries_end_when_the_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
     begin = time.monotonic()
-    with pytest.raises(StorageError, match="Service Unavailable"):  # the answer to HEAD has no document
+    with pytest.raises(StorageError, match="Service Unavailable"):  # a HEAD response has no error document
         Folder(s3, Policy(attempts=1000, seconds=0.5, pause=0.05, longest_pause=0.1)).size("x")
     assert 0.5 <= time.monotonic() - begin < 20  # a thousand attempts would take a minute
 
 
-def test_an_interrupted_download_continues_where_it_broke(
+def test_an_interrupted_download_resumes_at_its_offset(
     folder: Folder, faulty_s3: FaultyS3, large: Path, tmp_path: Path
 ) -> None:
     folder.upload("x", large)
-    faulty_s3.inject("cut answer", 6, method="GET")  # more often than the attempts, but each makes progress
+    faulty_s3.inject("cut answer", 6, method="GET")  # more cuts than attempts; progress resets their number
     folder.download("x", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == LARGE
     assert faulty_s3.count("GET") == 7
 
 
-def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(
+def test_an_object_that_is_replaced_while_it_is_read_is_an_error(
     folder: Folder, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     folder.write("x", b"a" * 600_000)
@@ -119,8 +119,8 @@ def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(
 def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
     for kind in ("503", "reset", "lost answer"):
         faulty_s3.inject(kind, method="PUT", path="partNumber=2")
-    faulty_s3.inject("lost answer", method="POST", path="uploadId")  # the upload is complete, but its answer is lost
-    faulty_s3.inject("no upload", method="POST", path="uploadId")  # this store does not remember complete uploads
+    faulty_s3.inject("lost answer", method="POST", path="uploadId")  # the upload is complete, its response lost
+    faulty_s3.inject("no upload", method="POST", path="uploadId")  # the store has forgotten the completed upload
     folder.upload("x", large)
     assert faulty_s3.count("PUT", "partNumber=1") == faulty_s3.count("PUT", "partNumber=3") == 1
     assert faulty_s3.count("PUT", "partNumber=2") == 4
@@ -141,7 +141,7 @@ def test_a_failed_upload_is_aborted(
 
 
 def test_sweep_treats_no_such_upload_as_no_uploads(folder: Folder, faulty_s3: FaultyS3) -> None:
-    """rclone's answer for a bucket that never had a multipart upload."""
+    """As rclone responds for a bucket that never had a multipart upload."""
     faulty_s3.inject("no upload", method="GET", path="?uploads")
     folder.remove_partial_files("stage")
     assert faulty_s3.pending == 0
@@ -153,27 +153,27 @@ def test_sweep_treats_no_such_upload_as_no_uploads(folder: Folder, faulty_s3: Fa
 def test_sweep_aborts_the_uploads_of_all_pages(
     folder: Folder, s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page has at most 1,000 uploads; here it has one, since the tests' server has no pages."""
+    """S3 returns pages of 1,000 uploads; the test server returns one page, so it is patched to pages of one upload."""
     bucket, client, call = s3.removeprefix("s3://"), boto3.client("s3"), BaseClient._make_api_call
     for key in ("stage/a", "stage/b", "stage/c", "other"):
         client.create_multipart_upload(Bucket=bucket, Key=f"some/where/{key}")
 
-    def in_pages(self: BaseClient, operation: str, about: dict[str, Any]) -> Any:
-        answer = call(self, operation, about)
+    def paged_call(self: BaseClient, operation: str, params: dict[str, Any]) -> Any:
+        answer = call(self, operation, params)
         if operation == "ListMultipartUploads":
-            after = about.get("KeyMarker", ""), about.get("UploadIdMarker", "")
+            after = params.get("KeyMarker", ""), params.get("UploadIdMarker", "")
             uploads = sorted(answer["Uploads"], key=lambda upload: (upload["Key"], upload["UploadId"]))
-            uploads = [upload for upload in uploads if upload["Key"].startswith(about["Prefix"])]
-            left = [upload for upload in uploads if (upload["Key"], upload["UploadId"]) > after]
-            answer |= {"Uploads": left[:1], "IsTruncated": len(left) > 1}
-            answer |= {"NextKeyMarker": left[0]["Key"], "NextUploadIdMarker": left[0]["UploadId"]}
+            uploads = [upload for upload in uploads if upload["Key"].startswith(params["Prefix"])]
+            remaining = [upload for upload in uploads if (upload["Key"], upload["UploadId"]) > after]
+            answer |= {"Uploads": remaining[:1], "IsTruncated": len(remaining) > 1}
+            answer |= {"NextKeyMarker": remaining[0]["Key"], "NextUploadIdMarker": remaining[0]["UploadId"]}
         return answer
 
     with monkeypatch.context() as patched:
-        patched.setattr(BaseClient, "_make_api_call", in_pages)
+        patched.setattr(BaseClient, "_make_api_call", paged_call)
         folder.remove_partial_files("stage")
-    left = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
-    assert [upload["Key"] for upload in left] == ["some/where/other"]
+    remaining = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    assert [upload["Key"] for upload in remaining] == ["some/where/other"]
 
 
 # --- permanent errors -----------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def calls_of(folder: Folder, source: Path) -> list[Callable[[], object]]:
     ]
 
 
-def test_refused_credentials_are_not_tried_again(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
+def test_refused_credentials_are_not_retried(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
     faulty_s3.inject("403", -1)
     for count, call in enumerate(calls_of(folder, large), 1):
         with pytest.raises(StorageError, match=r"refuses these credentials .*AWS_ACCESS_KEY_ID") as caught:
@@ -206,7 +206,7 @@ def test_a_missing_bucket_is_not_a_missing_object(s3: str, faulty_s3: FaultyS3, 
         faulty_s3.heal()
         with pytest.raises(StorageError, match="there is no bucket 'no-such-bucket-here' at http"):
             call()
-        assert faulty_s3.count() <= 2  # a missing object may need a second request
+        assert faulty_s3.count() <= 2  # a second request distinguishes bucket and object
 
 
 def test_missing_credentials_are_named(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_missing_credentials_are_named(s3: str, monkeypatch: pytest.MonkeyPatch,
 
 def test_an_unreachable_store_is_named(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = f"http://127.0.0.1:{free_ports(1)[0]}"
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)  # goes before AWS_ENDPOINT_URL
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)  # takes precedence over AWS_ENDPOINT_URL
     begin = time.monotonic()
     with pytest.raises(StorageError, match=f"nothing answers at {endpoint} .*AWS_ENDPOINT_URL"):
         Folder(s3).read("x")

@@ -35,10 +35,10 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
     return config_of(write_corpus(tmp_path_factory.mktemp("sweep") / "toy"))
 
 
-def run(config: JobConfig, settings: SweepConfig, runs: Path, **more: Any) -> tuple[SweepReport, list[Progress]]:
+def run(config: JobConfig, settings: SweepConfig, runs: Path, **overrides: Any) -> tuple[SweepReport, list[Progress]]:
     reports: list[Progress] = []
     return sweep(
-        config, settings, **{"name": "s", "runs_dir": runs, "model": None, "show": reports.append} | more
+        config, settings, **{"name": "s", "runs_dir": runs, "model": None, "show": reports.append} | overrides
     ), reports
 
 
@@ -66,7 +66,7 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert {name: item.data.params[RATE] for name, item in runs.items()} == rates
     assert all(item.data.metrics["dev_loss"] for item in runs.values())
     commands = {item.data.tags["mlflow.source.name"] for item in (parent, *runs.values())}
-    assert len(commands) == 1, "a trial names the sweep's command, not that of a Ray worker"
+    assert len(commands) == 1, "a trial has another command than the sweep"
     searched = [f"- `{RATE}={rates[name]}`" in item.data.tags["mlflow.note.content"] for name, item in runs.items()]
     assert all(searched)
     assert f"{best.number} | finished | " in parent.data.tags["mlflow.note.content"]
@@ -79,8 +79,8 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
 
     repeated, reports = run(tracked, SETTINGS, tmp_path, model="toy")
     assert (repeated.trials_run, reports, repeated.rows, repeated.version) == (0, [], report.rows, report.version)
-    more, reports = run(tracked, replace(SETTINGS, trials=4), tmp_path, model="toy")
-    assert (more.trials_run, [progress.trial.number for progress in reports]) == (1, [3])
+    extended, reports = run(tracked, replace(SETTINGS, trials=4), tmp_path, model="toy")
+    assert (extended.trials_run, [progress.trial.number for progress in reports]) == (1, [3])
     assert len(client.search_runs([experiment.experiment_id])) == 5
 
 
@@ -97,7 +97,7 @@ def test_a_failed_trial_is_recorded_and_the_sweep_continues(config: JobConfig, t
 
 def test_a_sweep_whose_trials_all_failed_fails(config: JobConfig, tmp_path: Path) -> None:
     settings = replace(SETTINGS, trials=1, space={RATE: {"choice": [1e30, 1e31]}})
-    for _ in range(2):  # the second time without a new trial
+    for _ in range(2):  # the second run starts no trial
         with pytest.raises(SweepError, match=r"no trial finished, 1 of 1 failed; trial 0: .*must be finite") as refused:
             run(config, settings, tmp_path)
         assert refused.value.exit_code == 4
@@ -106,7 +106,7 @@ def test_a_sweep_whose_trials_all_failed_fails(config: JobConfig, tmp_path: Path
 def test_trials_with_workers_stop_early_and_release_their_resources(config: JobConfig, tmp_path: Path) -> None:
     import ray
 
-    # A worker takes all CPUs: no trial can reserve any, and the next trial must wait for its end.
+    # A worker takes all CPUs, so the trial itself must reserve none, and the next trial must wait for its end.
     on_ray = replace(config, cluster=ClusterConfig(workers=1, cpus_per_worker=8))
     # The second trial has the lower rate and falls behind after the first joint epoch.
     settings = replace(SETTINGS, seed=2, trials=2, concurrent=0, asha=AshaConfig(grace=3, factor=2))
@@ -124,19 +124,19 @@ def test_a_sweep_resumes_on_another_machine_after_an_error_of_the_driver(
 ) -> None:
     config = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))
 
-    def lost(*_: object) -> bool:
+    def lose_study(*_: object) -> bool:
         raise StorageInternalError("no answer")
 
-    def taken(_: Progress) -> None:
+    def lose_claim(_: Progress) -> None:
         raise ClaimedError("another job works on it")
 
     settings = replace(SETTINGS, trials=2, concurrent=1)
     with monkeypatch.context() as patch:
-        patch.setattr(Study, "report_evaluation", lost)
+        patch.setattr(Study, "report_evaluation", lose_study)
         with pytest.raises(SweepError, match=r"the study was lost .*no answer.*; the same command resumes"):
             run(config, settings, tmp_path / "a")
     with pytest.raises(ClaimedError, match="another job works on it"):
-        run(config, settings, tmp_path / "b", show=taken)
+        run(config, settings, tmp_path / "b", show=lose_claim)
     report, reports = run(config, settings, tmp_path / "c")
     assert (report.trials_run, [progress.trial.number for progress in reports]) == (1, [1])
     assert {row[1] for row in report.rows} == {"finished"}

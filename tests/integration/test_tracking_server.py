@@ -1,6 +1,6 @@
-"""The run log with a real MLflow server that is killed, suspended and restarted, and with killed runs.
+"""The run log with an MLflow server that is killed, suspended and restarted, and with killed runs.
 
-In all cases, no call of the run waits, and in the end each point of each curve is in MLflow once.
+No call of a run may block, and finally MLflow must have each point of each curve exactly once.
 """
 
 import json
@@ -40,9 +40,9 @@ class Server:
     def start(self) -> None:
         store = ["--backend-store-uri", f"sqlite:///{self.folder}/server.db"]
         artifacts = ["--artifacts-destination", str(self.folder / "artifacts")]
-        place = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
+        listen = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
         env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        self.process = Running(["-m", "mlflow", "server", *store, *artifacts, *place], self.folder, env)
+        self.process = Running(["-m", "mlflow", "server", *store, *artifacts, *listen], self.folder, env)
         self.process.wait_until(self._answers, "answer of the MLflow server")
 
     def _answers(self) -> bool:
@@ -54,7 +54,7 @@ class Server:
             time.sleep(0.2)
             return False
 
-    def freeze(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         for child in self.process.children():
             os.kill(child.pid, number)
@@ -86,7 +86,7 @@ def expected(steps: int) -> list[tuple[int, float]]:
 
 
 def log(tracker: Tracker, steps: range, pause: float = 0.01) -> float:
-    """Logs a curve; returns the seconds that the slowest call took."""
+    """Logs a curve; returns the duration of the slowest call in seconds."""
     slowest = 0.0
     for step in steps:
         begin = time.monotonic()
@@ -96,10 +96,10 @@ def log(tracker: Tracker, steps: range, pause: float = 0.01) -> float:
     return slowest
 
 
-def test_a_suspended_server_delays_and_loses_nothing(
+def test_a_suspended_server_neither_blocks_calls_nor_loses_entries(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")  # calls that time out are retried, and arrive twice
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")  # timed-out calls are retried, so they arrive twice
     messages: list[str] = []
     uri = server.uri.replace("://", "://someone:hunter2@")
     with Tracker(uri, run_name="frozen", runs_dir=tmp_path, report=messages.append, system_seconds=0.5) as tracker:
@@ -109,10 +109,10 @@ def test_a_suspended_server_delays_and_loses_nothing(
         tracker.log_text("a text", "samples/1.txt")
         log(tracker, range(100))
         until(lambda: tracker.run_id, "run in MLflow")
-        server.freeze(signal.SIGSTOP)
+        server.send_signal(signal.SIGSTOP)
         slowest = log(tracker, range(100, 200), pause=0.03)
         until(lambda: messages, "message about the server")
-        server.freeze(signal.SIGCONT)
+        server.send_signal(signal.SIGCONT)
         log(tracker, range(200, 300))
     assert slowest < 1.0
     assert curve(server.uri, tracker.run_id) == expected(300)
@@ -126,8 +126,8 @@ def test_a_suspended_server_delays_and_loses_nothing(
     run = client.get_run(str(tracker.run_id))
     assert (run.info.status, run.data.params["seed"]) == ("FINISHED", "1")
     assert [file.path for file in client.list_artifacts(run.info.run_id, "samples")] == ["samples/1.txt"]
-    everything = "".join(path.read_text() for path in (tmp_path / "frozen").iterdir() if path.is_file())
-    assert "hunter2" not in everything + "".join(messages) + str(run.to_dictionary()) + tracker.ui_command()
+    log_files = "".join(path.read_text() for path in (tmp_path / "frozen").iterdir() if path.is_file())
+    assert "hunter2" not in log_files + "".join(messages) + str(run.to_dictionary()) + tracker.ui_command()
 
 
 def test_a_killed_and_resumed_run_is_complete_in_mlflow(server: Server, tmp_path: Path) -> None:
@@ -135,17 +135,17 @@ def test_a_killed_and_resumed_run_is_complete_in_mlflow(server: Server, tmp_path
     cursor = tmp_path / "killed" / "tracking.sent.json"
     with Running(["-c", WRITER, server.uri, str(tmp_path), "killed", "100000"], tmp_path) as writer:
         writer.wait_until(lambda: '"loss"' in log_file.read_text() if log_file.exists() else False, "a metric")
-        writer.wait_until(lambda: cursor.exists() and json.loads(cursor.read_text()), "something in MLflow")
+        writer.wait_until(lambda: cursor.exists() and json.loads(cursor.read_text()), "entry in MLflow")
         writer.wait_until(lambda: log_file.read_text().count("\n") > 200, "200 lines")
         writer.signal(signal.SIGKILL)
         writer.process.wait(30)
-    with log_file.open("a") as torn:
-        torn.write('{"event": "metrics", "step": 1000000, "val')  # it was killed while it wrote
+    with log_file.open("a") as log_stream:
+        log_stream.write('{"event": "metrics", "step": 1000000, "val')  # an incomplete line, as of a killed writer
     (before,) = find_runs(tmp_path)
     assert (before.status, before.unsent > 0) == ("CUT OFF", True)
     reached = int(log_file.read_text().splitlines()[-2].partition('"step": ')[2].partition(",")[0])
     with Tracker(server.uri, run_name="killed", runs_dir=tmp_path) as tracker:
-        log(tracker, range(reached - 50, reached + 50), pause=0)  # from its last checkpoint
+        log(tracker, range(reached - 50, reached + 50), pause=0)  # resumes from a checkpoint
     assert tracker.run_id == before.run_id or before.run_id is None
     assert curve(server.uri, tracker.run_id) == expected(reached + 50)
     (after,) = find_runs(tmp_path)
@@ -162,10 +162,10 @@ def test_sync_sends_what_a_killed_server_missed(
         until(lambda: tracker.run_id, "run in MLflow")
         server.kill()
         slowest = log(tracker, range(50, 150))
-        left = time.monotonic()
+        loop_end = time.monotonic()
     assert slowest < 1.0
-    assert left - begin < 60
-    assert time.monotonic() - left < 5
+    assert loop_end - begin < 60
+    assert time.monotonic() - loop_end < 5
     assert "entries of run outlived are not in MLflow" in messages[-1]
 
     def agggen(*words: str) -> tuple[object, str, str]:

@@ -1,4 +1,4 @@
-"""Training on the workers of a Ray cluster: the same model and run log as locally; early errors."""
+"""Training on workers of a Ray cluster: the same model and run log as locally; early errors."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def steps(events: list[TrainingEvent], stage: str) -> list[int]:
     return [event.step for event in events if (event.stage, event.kind) == (stage, "log")]
 
 
-def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, tmp_path: Path) -> None:
+def test_one_worker_trains_the_same_model_as_a_local_run(config: JobConfig, tmp_path: Path) -> None:
     events: list[TrainingEvent] = []
     local = train_job(config, "here", runs_dir=tmp_path, show=events.append)
     remote_events: list[TrainingEvent] = []
@@ -58,11 +58,11 @@ def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, t
 
 
 def test_two_workers_stop_at_ctrl_c_and_any_number_resumes(config: JobConfig, tmp_path: Path) -> None:
-    """Without dropout, so that two workers compute what one does up to rounding."""
+    """Without dropout, so that two workers compute the same as one, up to rounding."""
     config = replace(config, model=replace(config.model, dropout=0.0, predicate_dropout=0.0))
     stages = {name: replace(getattr(config.training, name), epochs=60, patience=60) for name in ("baseline", "joint")}
     config = replace(config, training=replace(config.training, **stages))
-    whole = train_job(config, "whole", runs_dir=tmp_path)
+    fault_free = train_job(config, "whole", runs_dir=tmp_path)
 
     first: list[TrainingEvent] = []
 
@@ -78,8 +78,8 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_resumes(config: JobConfig, tm
     second: list[TrainingEvent] = []
     done = train_job(config, "cut", runs_dir=tmp_path, show=second.append)
     for stage in ("baseline", "joint"):
-        assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "each update exactly once"
-    for name, value in whole.bundle.metrics.items():
+        assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "missing or repeated"
+    for name, value in fault_free.bundle.metrics.items():
         assert done.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
 
 
@@ -108,9 +108,7 @@ def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: P
             train_job(on(config, 1), "r", runs_dir=tmp_path)
         assert time.monotonic() - ended[0] < 20
         states = {group["state"] for group in ray.util.placement_group_table().values()}
-        assert states == {"REMOVED"}, (
-            "the resources that it waited for would be taken as soon as there is room, and never released"
-        )
+        assert states == {"REMOVED"}, "the pending placement group would later reserve CPUs and never release them"
     finally:
         ray.kill(busy)
     assert stop.value.exit_code == 130
@@ -118,19 +116,19 @@ def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: P
 
 def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) -> None:
     stage = replace(config.training.baseline, epochs=10_000, patience=10_000)
-    endless = replace(config, training=replace(config.training, baseline=stage))
+    long_training = replace(config, training=replace(config.training, baseline=stage))
 
     def fail(event: TrainingEvent) -> None:
         raise RuntimeError("no room for the log")
 
-    before = free_cpus(at_least=1)  # those of a job that just ended may still be in use
+    before = free_cpus(at_least=1)  # an earlier test's job may still release its CPUs
     with pytest.raises(RuntimeError, match="no room"):
-        train_job(on(endless, 1), "r", runs_dir=tmp_path, show=fail)
-    assert free_cpus(at_least=before) >= before, "workers are still there"
+        train_job(on(long_training, 1), "r", runs_dir=tmp_path, show=fail)
+    assert free_cpus(at_least=before) >= before, "workers outlived the job"
 
 
 def free_cpus(at_least: float, seconds: float = 120) -> float:
-    """The free CPUs of the cluster, once they are `at_least` as many or the time is over."""
+    """The number of free CPUs, as soon as it is `at_least` or after `seconds`."""
     import ray
 
     deadline = time.monotonic() + seconds
@@ -140,29 +138,29 @@ def free_cpus(at_least: float, seconds: float = 120) -> float:
 
 
 def test_an_error_that_no_restart_fixes_ends_the_job_at_once(config: JobConfig, tmp_path: Path) -> None:
-    wild = replace(config.training.baseline, learning_rate=1e30)
-    wild_config = replace(config, training=replace(config.training, baseline=wild))
+    diverging_stage = replace(config.training.baseline, learning_rate=1e30)
+    diverging = replace(config, training=replace(config.training, baseline=diverging_stage))
     with pytest.raises(TrainingError, match=r"must be finite.*smaller learning_rate"):
-        train_job(on(wild_config, 1, max_failures=-1), "wild", runs_dir=tmp_path)
+        train_job(on(diverging, 1, max_failures=-1), "wild", runs_dir=tmp_path)
 
 
 def test_restarts_without_progress_end_a_job_without_a_restart_limit(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def hidden(folder: Folder, *about: Any) -> tuple[Prepared, str]:
-        prepared, place = load_or_prepare(folder, *about)
-        folder.delete(f"{place}/train.parquet")
-        return prepared, place
+    def prepare_without_data(folder: Folder, *arguments: Any) -> tuple[Prepared, str]:
+        prepared, path = load_or_prepare(folder, *arguments)
+        folder.delete(f"{path}/train.parquet")
+        return prepared, path
 
-    monkeypatch.setattr("agggen_platform.training.job.load_or_prepare", hidden)
+    monkeypatch.setattr("agggen_platform.training.job.load_or_prepare", prepare_without_data)
     monkeypatch.setattr("agggen_platform.training.on_ray._FRUITLESS_RESTARTS", 1)
     message = r"restarted 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
     with pytest.raises(TrainingError, match=message):
         train_job(on(config, 1, max_failures=-1), "r", runs_dir=tmp_path)
 
 
-def _lost(config: JobConfig) -> JobConfig:
+def _missing_corpus(config: JobConfig) -> JobConfig:
     return replace(on(config, 1), corpus=replace(config.corpus, name="nowhere"))
 
 
@@ -178,7 +176,7 @@ def _cuda(config: JobConfig) -> JobConfig:
         (lambda c: on(c, 20, min_workers=9), ClusterError, r"9 workers of 1 CPU"),
         (lambda c: on(c, 3, cpus_per_worker=3), ClusterError, r"3 workers of 3 CPU each .* room for 2.*autoscaling"),
         (_cuda, ConfigError, "training.device=cuda needs cluster.gpus_per_worker"),
-        (_lost, CorpusError, "nowhere"),
+        (_missing_corpus, CorpusError, "nowhere"),
     ],
 )
 def test_an_impossible_configuration_is_refused_before_anything_is_prepared(

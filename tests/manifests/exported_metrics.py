@@ -1,7 +1,7 @@
-"""The exported metrics with their labels: those of jobs from the code that defines them, others from a real scrape.
+"""The exported metrics and their labels: metrics of jobs from their definitions, others from a recorded scrape.
 
-`ray_metrics.json` was recorded from a node of Ray 2.60 with the endpoint, a training job and jobs over shards on it, by
-`tests/integration/test_metrics.py`, which compares it with a new scrape each time it runs.
+`tests/integration/test_metrics.py` recorded `ray_metrics.json` from a node of Ray 2.60 with the endpoint, a training
+job and jobs over shards, and compares it with a new scrape.
 """
 
 import json
@@ -18,26 +18,26 @@ from agggen_platform.segmentation import rows as segmentation
 
 RECORDED = Path(__file__).with_name("ray_metrics.json")
 VALUED = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")
-"""Labels with few, known values."""
-UNSEEN = {
-    # Ray reports GPUs if there are any (dashboard/modules/reporter); the recording machine had none.
+"""Labels whose values are recorded, too."""
+UNRECORDED = {
+    # Exported on machines with GPUs (dashboard/modules/reporter).
     "ray_node_gpus_utilization": ("ip", "GpuIndex"),
     "ray_node_gram_used": ("ip", "GpuIndex"),
-    # Exported from the first event on.
+    # Exported after the first event.
     "ray_memory_manager_worker_eviction_total": ("Type", "Name"),
     "ray_agggen_training_restarts_total": ("run",),
     "ray_agggen_job_shard_retries_total": ("kind", "run"),
 }
-"""Metrics of events or devices that the recording lacks, as their sources define them."""
-OF_PROMETHEUS = {"up": (), "ALERTS": ("alertname", "alertstate")}
-OF_TARGETS = frozenset({"instance", "job"})  # labels that Prometheus adds
+"""Labels of metrics that the recording lacks, from the code that defines them."""
+PROMETHEUS_METRICS = {"up": (), "ALERTS": ("alertname", "alertstate")}
+TARGET_LABELS = frozenset({"instance", "job"})  # labels that Prometheus adds
 
-Known = dict[str, dict[str, frozenset[str]]]
-"""Labels of each metric, and their values where these are among `VALUED`; empty where they are not known."""
+MetricLabels = dict[str, dict[str, frozenset[str]]]
+"""The labels of each metric, and for labels in `VALUED` their values (else empty sets)."""
 
 
-def read(text: str) -> Known:
-    """The metrics of an exposition, by the names of their samples."""
+def read(text: str) -> MetricLabels:
+    """The metrics of a Prometheus exposition, by sample name."""
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return merged(
         {sample.name: {label: frozenset({value} if label in VALUED else ()) for label, value in sample.labels.items()}}
@@ -45,8 +45,8 @@ def read(text: str) -> Known:
     )
 
 
-def merged(scrapes: Iterable[Known]) -> Known:
-    union: Known = {}
+def merged(scrapes: Iterable[MetricLabels]) -> MetricLabels:
+    union: MetricLabels = {}
     for known in scrapes:
         for name, labels in known.items():
             known_values = union.setdefault(name, {})
@@ -55,12 +55,12 @@ def merged(scrapes: Iterable[Known]) -> Known:
     return union
 
 
-def recorded() -> Known:
+def recorded() -> MetricLabels:
     content: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in content.items()}
 
 
-def of_jobs() -> Known:
+def job_metrics() -> MetricLabels:
     items = frozenset(field.name for counts in (bulk.Counts, segmentation.Counts) for field in fields(counts))
     values = {"item": items}
     known = {metric: {label: values.get(label, frozenset()) for label in metric.labels} for metric in METRICS}
@@ -68,14 +68,14 @@ def of_jobs() -> Known:
 
 
 @cache
-def all_known() -> Known:
-    stated = {**UNSEEN, **OF_PROMETHEUS}
-    unseen = {name: {label: frozenset[str]() for label in labels} for name, labels in stated.items()}
-    return merged([recorded(), of_jobs(), unseen])
+def all_metrics() -> MetricLabels:
+    defined = {**UNRECORDED, **PROMETHEUS_METRICS}
+    unrecorded = {name: {label: frozenset[str]() for label in labels} for name, labels in defined.items()}
+    return merged([recorded(), job_metrics(), unrecorded])
 
 
-def as_json(known: Known) -> str:
-    """As `ray_metrics.json` has it: a line for each metric."""
+def as_json(known: MetricLabels) -> str:
+    """The content of `ray_metrics.json`: one line per metric."""
     metrics = {name: {label: sorted(values) for label, values in known[name].items()} for name in sorted(known)}
     lines = [f"{json.dumps(name)}: {json.dumps(labels, sort_keys=True)}" for name, labels in metrics.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"

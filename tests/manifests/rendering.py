@@ -1,7 +1,4 @@
-"""Kubernetes manifests as kustomize renders them, and the pods that they describe.
-
-Without ``kubectl`` or ``kustomize`` the tests that need them are skipped.
-"""
+"""Kubernetes manifests rendered by kustomize, and their pods; tests are skipped without kubectl or kustomize."""
 
 import functools
 import shutil
@@ -12,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tests.processes import output_of
+from tests.processes import run_program
 
 REPO = Path(__file__).parents[2]
 KUBERAY = REPO / "infra" / "kuberay"
@@ -45,20 +42,20 @@ class Pod:
 
 @functools.cache
 def rendered(folder: Path) -> list[Object]:
-    """The objects of a kustomization. Tests share them and must not change them."""
+    """The objects of a kustomization; cached, so tests must not change them."""
     command = ("kubectl", "kustomize") if shutil.which("kubectl") else ("kustomize", "build")
-    text = output_of(*command, folder, install="kubectl or kustomize")
+    text = run_program(*command, folder, install="kubectl or kustomize")
     return [item for item in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if item]
 
 
 @functools.cache
 def overlay(name: str) -> list[Object]:
-    """All objects of an overlay: the standing cluster, the jobs and the endpoint."""
+    """All objects of an overlay: the permanent cluster, the jobs and the endpoint."""
     folder = KUBERAY / "overlays" / name
     unique: dict[tuple[str, str], Object] = {}
     for item in [*rendered(folder), *rendered(folder / "jobs"), *rendered(folder / "endpoint")]:
         key = (item["kind"], item["metadata"]["name"])
-        assert unique.setdefault(key, item) == item, f"{key} is rendered twice, with different contents"
+        assert unique.setdefault(key, item) == item, f"{key} is rendered twice with different contents"
     return list(unique.values())
 
 

@@ -1,4 +1,4 @@
-"""compose.yaml: valid, unprivileged, closed to other machines, no secrets in plain text. No container is started."""
+"""compose.yaml: valid, unprivileged, not reachable from other machines, no secrets in plain text."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.processes import output_of
+from tests.processes import run_program
 
 REPO = Path(__file__).parents[2]
 FOLDER = REPO / "infra" / "compose"
@@ -29,7 +29,7 @@ def strings(value: Any) -> list[str]:
 
 def test_compose_yaml_follows_the_compose_specification() -> None:
     options = ("--builtin-schema", "vendor.compose-spec", FOLDER / "compose.yaml")
-    output_of("check-jsonschema", *options, install="pip install check-jsonschema")
+    run_program("check-jsonschema", *options, install="pip install check-jsonschema")
 
 
 @every_service
@@ -75,7 +75,7 @@ def test_no_secret_is_in_the_environment_or_command_of_a_service(name: str) -> N
     service = SERVICES[name]
     for key, value in service.get("environment", {}).items():
         assert not re.search(r"PASSWORD|SECRET|TOKEN|KEY|CREDENTIAL", key) or value.startswith("/run/secrets/"), key
-        assert not re.search(r"://[^/@]*:[^/@]*@", str(value)), f"{key} holds a password"
+        assert not re.search(r"://[^/@]*:[^/@]*@", str(value)), f"{key} contains a password"
     command = " ".join(strings(service.get("command", [])) + strings(service.get("entrypoint", [])))
     assert not re.search(r"(?i)password|secret|token|auth-key", command)
 

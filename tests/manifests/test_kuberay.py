@@ -1,6 +1,6 @@
-"""The Kubernetes manifests: valid objects, unprivileged pods, no secrets in plain text, closed networks.
+"""The Kubernetes manifests: valid objects, unprivileged pods, no secrets in plain text, restricted networks.
 
-Namespaces enforce the "restricted" Pod Security Standard; ``kubectl apply`` checks the objects of KubeRay by its CRDs.
+KubeRay's own objects are not validated here: ``kubectl apply`` does this by its CRDs.
 """
 
 import functools
@@ -25,16 +25,16 @@ from tests.manifests.rendering import (
 
 KUBERNETES = "1.32"
 USER = 10001
-LOCKED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 SECRETS = {
     "agggen-ray-token": {"auth_token"},
     "agggen-s3": {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
     "agggen-mlflow": {"MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "session_key", "database_password"},
     "agggen-api-keys": {"keys"},
     "agggen-redis": {"password"},
-    "agggen-tls": set(),  # kubectl names the keys of a certificate
+    "agggen-tls": set(),  # kubectl sets the keys of a TLS secret
 }
-"""The secrets that README.md describes, with their keys."""
+"""The keys of each secret that README.md describes."""
 SECRET_NAME = re.compile(r"token|passw|secret|credential|api.?key|access.?key|private", re.I)
 
 
@@ -46,7 +46,7 @@ def objects(request: pytest.FixtureRequest) -> list[Object]:
 # --- validity ------------------------------------------------------------------------------------------------------
 
 
-@functools.cache  # the overlays have much in common
+@functools.cache  # the overlays share most objects
 def schema_error(text: str) -> str:
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
     try:
@@ -65,7 +65,7 @@ def test_objects_and_pod_templates_are_valid(objects: list[Object]) -> None:
     assert {key: error for key, item in checked.items() if (error := schema_error(json.dumps(item)))} == {}
 
 
-def test_what_a_pod_refers_to_exists(objects: list[Object]) -> None:
+def test_objects_referred_to_by_pods_exist(objects: list[Object]) -> None:
     existing = {(item["kind"], item["metadata"]["name"]) for item in objects}
     for pod in pods_of(objects):
         needed = {("PriorityClass", pod.spec["priorityClassName"])}
@@ -73,8 +73,8 @@ def test_what_a_pod_refers_to_exists(objects: list[Object]) -> None:
         needed |= {("PersistentVolumeClaim", c["claimName"]) for c in values(pod.spec, "persistentVolumeClaim")}
         for key in ("configMap", "configMapRef", "configMapKeyRef"):
             needed |= {("ConfigMap", source["name"]) for source in values(pod.spec, key) if "name" in source}
-        needed.discard(("ConfigMap", "kube-root-ca.crt"))  # Kubernetes creates it
-        assert needed <= existing, f"{pod}: {needed - existing}"
+        needed.discard(("ConfigMap", "kube-root-ca.crt"))  # created by Kubernetes
+        assert needed <= existing, f"{pod} refers to missing objects: {needed - existing}"
 
 
 def values(tree: Any, key: str) -> list[Any]:
@@ -106,14 +106,14 @@ def test_pods_are_unprivileged_and_bounded(objects: list[Object]) -> None:
             assert "hostPath" not in volume, str(pod)
             assert "emptyDir" not in volume or volume["emptyDir"]["sizeLimit"], f"{pod} may fill the node's disk"
         for container in pod.containers:
-            assert container["securityContext"] == LOCKED, str(pod)
+            assert container["securityContext"] == RESTRICTED, str(pod)
             for kind in ("requests", "limits"):
                 assert {"cpu", "memory", "ephemeral-storage"} <= set(container["resources"][kind]), str(pod)
         if pod.owner.startswith("Ray"):
             writable = {mount["mountPath"] for mount in pod.containers[0]["volumeMounts"]}
             assert {"/tmp", "/var/lib/agggen"} <= writable, str(pod)
     for options in values(ray_objects(objects), "autoscalerOptions"):
-        assert options["securityContext"] == LOCKED
+        assert options["securityContext"] == RESTRICTED
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_no_secret_is_in_plain_text(objects: list[Object]) -> None:
     assert of_kind(objects, "Secret") == []
     for item in of_kind(objects, "ConfigMap"):
         assert not any(SECRET_NAME.search(key) for key in item["data"]), name_of(item)
-        assert not any("@" in value for value in item["data"].values()), f"{name_of(item)}: a URL with a password?"
+        assert not any("@" in value for value in item["data"].values()), f"{name_of(item)}: a password in a URL?"
     for pod in pods_of(objects):
         for variable in values(pod.template, "env"):
             for entry in variable:
@@ -131,19 +131,19 @@ def test_no_secret_is_in_plain_text(objects: list[Object]) -> None:
                 assert "value" not in entry or is_file or not SECRET_NAME.search(entry["name"]), f"{pod}: {entry}"
 
 
-def test_secrets_are_documented_and_only_their_group_reads_them(objects: list[Object]) -> None:
-    guide = (KUBERAY / "README.md").read_text(encoding="utf-8")
+def test_secrets_are_documented_and_readable_by_their_group_only(objects: list[Object]) -> None:
+    readme = (KUBERAY / "README.md").read_text(encoding="utf-8")
     for pod in pods_of(objects):
         for secret in values(pod.template, "secret"):
             assert {item["key"] for item in secret.get("items", [])} <= SECRETS[secret["secretName"]], str(pod)
-            assert secret["defaultMode"] & 0o027 == 0, f"{pod}: others may read {secret['secretName']}"
+            assert secret["defaultMode"] & 0o027 == 0, f"{pod}: other users may read {secret['secretName']}"
         for reference in values(pod.template, "secretKeyRef"):
             assert reference["key"] in SECRETS[reference["name"]], f"{pod}: {reference}"
     text = yaml.safe_dump(overlay("gpu")) + yaml.safe_dump(overlay("dev"))
     for secret, keys in SECRETS.items():
         assert secret in text, f"{secret} is not used"
-        assert re.search(rf"create secret \w+ {secret}\b", guide), f"README.md does not say how to create {secret}"
-        assert all(f"{key}=" in guide for key in keys), f"README.md does not name the keys of {secret}"
+        assert re.search(rf"create secret \w+ {secret}\b", readme), f"README.md does not say how to create {secret}"
+        assert all(f"{key}=" in readme for key in keys), f"README.md does not name the keys of {secret}"
 
 
 def test_ray_clusters_require_a_token(objects: list[Object]) -> None:
@@ -199,9 +199,11 @@ def test_ports_of_policies_and_services_are_ports_of_their_pods(objects: list[Ob
         for pod in pods_of(objects)
     ]
     for policy, _, ports in peers(objects, "ingress", "from"):
-        selected = [own for labels, own in listening if selects(policy["spec"]["podSelector"], labels)]
-        assert selected and all(set(ports) <= own for own in selected), name_of(policy)
+        selected = [bound for labels, bound in listening if selects(policy["spec"]["podSelector"], labels)]
+        assert selected and all(set(ports) <= bound for bound in selected), name_of(policy)
     for service in of_kind(objects, "Service"):
         assert service["spec"].get("type", "ClusterIP") == "ClusterIP", name_of(service)
-        [own] = [own for labels, own in listening if selects({"matchLabels": service["spec"]["selector"]}, labels)]
-        assert {port["targetPort"] for port in service["spec"]["ports"]} <= own, name_of(service)
+        [bound] = [
+            bound for labels, bound in listening if selects({"matchLabels": service["spec"]["selector"]}, labels)
+        ]
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= bound, name_of(service)

@@ -1,7 +1,4 @@
-"""The commands and settings in the manifests are valid, and the resources that they request fit the pods.
-
-The command line parses the entrypoints of jobs, Ray Serve and the endpoint's configuration read the endpoint's file.
-"""
+"""Commands and settings in the manifests are valid, and the requested resources fit the pods."""
 
 import functools
 import runpy
@@ -19,7 +16,7 @@ from agggen_platform.serving.capacity import check_fits, maximum_resources, mini
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.deploy import APPLICATION
 from agggen_platform.serving.target import settings_of
-from tests.documents import agggen_words, configured, leaf
+from tests.documents import agggen_arguments, find_subcommand, loaded_config
 from tests.manifests.rendering import OVERLAYS, REPO, Object, cluster_spec, of_kind, overlay
 
 HOME = "/var/lib/agggen"
@@ -44,8 +41,8 @@ def head_of(name: str, job: str) -> Object:
 
 
 def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
-    """The name of a command of `agggen` and its parameters; fails on unknown options and missing arguments."""
-    name, parser, arguments = leaf(agggen_words(words) or [])
+    """The called `agggen` command and its parsed parameters; fails on unknown options and missing arguments."""
+    name, parser, arguments = find_subcommand(agggen_arguments(words) or [])
     return name, dict(parser.make_context(name, arguments).params)
 
 
@@ -54,7 +51,7 @@ def entrypoint(name: str, job: str) -> tuple[dict[str, Any], Any]:
     words = shlex.split(job_of(name, job)["entrypoint"])
     assert words[:2] == ["python", f"/opt/agggen/jobs/{job}.py"]
     command, params = parsed(words)
-    return params, configured(command, params)
+    return params, loaded_config(command, params)
 
 
 # --- jobs ----------------------------------------------------------------------------------------------------------
@@ -62,7 +59,7 @@ def entrypoint(name: str, job: str) -> tuple[dict[str, Any], Any]:
 
 @every_job
 def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> None:
-    assert not set(job_of(name, job)["entrypoint"]) & SHELL, "KubeRay's submitter hands it to a shell unquoted"
+    assert not set(job_of(name, job)["entrypoint"]) & SHELL, "a shell gets it unquoted"
     params, _ = entrypoint(name, job)
     assert str(params["runs"]).startswith(f"{HOME}/job/"), "runs must outlive the head"
     head = head_of(name, job)
@@ -72,7 +69,7 @@ def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> N
 
 
 @every_job
-def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
+def test_the_resources_of_a_job_fit_its_workers(name: str, job: str) -> None:
     (params, config), cluster = entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
     cpus = gpus = at_start = 0.0
     for group in cluster["workerGroupSpecs"]:
@@ -86,17 +83,17 @@ def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
         workers = config.cluster.workers or params["concurrent"]
         assert workers * config.cluster.cpus_per_worker <= cpus
         assert workers * config.cluster.gpus_per_worker <= gpus
-        assert bool(config.cluster.gpus_per_worker) == bool(gpus), "GPUs are set without a worker that uses them"
+        assert bool(config.cluster.gpus_per_worker) == bool(gpus), "unused or missing GPUs"
         assert config.storage.url.startswith("s3://agggen-models/")
     else:
-        assert cluster["enableInTreeAutoscaling"] or params["actors"] <= at_start, "nothing brings the actors' nodes"
+        assert cluster["enableInTreeAutoscaling"] or params["actors"] <= at_start, "too few initial CPUs for all actors"
         assert params["actors"] <= cpus and params["out"].startswith("s3://agggen-data/")
     if job == "generate":
         assert config.gpus_per_actor * params["actors"] <= gpus
 
 
 @every_job
-def test_the_corpus_of_a_training_is_downloaded_first(name: str, job: str) -> None:
+def test_an_init_container_downloads_the_corpus_of_a_training(name: str, job: str) -> None:
     shipped = {corpus.name for corpus in list_corpora() if corpus.folder is None}
     commands = [container["command"] for container in head_of(name, job).get("initContainers", [])]
     corpora = [parsed(command)[1]["name"] for command in commands]
@@ -108,9 +105,9 @@ def test_the_corpus_of_a_training_is_downloaded_first(name: str, job: str) -> No
 
 
 def application_of(name: str) -> Any:
-    """The application of serveConfigV2 as Ray Serve reads it, and where its proxy listens."""
+    """The application of serveConfigV2, parsed by Ray Serve, and its HTTP options."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of pydantic, in Ray's own code
+        warnings.simplefilter("ignore", DeprecationWarning)  # in Ray's own code
         from ray.serve.schema import ServeDeploySchema
     schema = ServeDeploySchema.model_validate(yaml.safe_load(spec_of(name, "RayService", "agggen")["serveConfigV2"]))
     [application] = schema.applications
@@ -129,7 +126,7 @@ def test_the_settings_of_serve_and_of_the_endpoint_agree(name: str) -> None:
     assert application.name == APPLICATION and application.route_prefix == "/"
     assert config.bundle == "models:/agggen@champion" and config.security.keys_file is not None
     spec = spec_of(name, "RayService", "agggen")
-    assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, "old requests must finish"
+    assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, "deletes active requests"
     assert spec["upgradeStrategy"] == {"type": "NewCluster"} and spec["excludeHeadPodFromServeSvc"] is True
 
 
@@ -141,11 +138,11 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
         gpus = float(limits.get("nvidia.com/gpu", 0))
         nodes += [{"CPU": float(limits["cpu"]), "GPU": gpus}] * group["minReplicas"]
         most_gpus += gpus * group["maxReplicas"]
-    check_fits(config, nodes)  # else KubeRay would wait for replicas that never start
+    check_fits(config, nodes)  # otherwise KubeRay would wait forever
     assert maximum_resources(config).gpus <= most_gpus
     if config.update == "beside":
         assert 2 * minimum_resources(config).gpus <= most_gpus, (
-            "a rolling update starts new replicas before it stops the old ones"
+            "a rolling update starts new replicas before it stops old ones"
         )
 
 

@@ -1,4 +1,4 @@
-"""The start script of MLflow's image: secrets in private files, and invalid settings. The server is not started."""
+"""The start script of MLflow's image, without starting the server: secrets in private files, invalid settings."""
 
 import importlib.util
 import re
@@ -55,7 +55,7 @@ def test_secrets_stay_in_private_files(env: dict[str, str], folder: Path, monkey
     monkeypatch.setenv("MLFLOW_AUTH_CONFIG_PATH", environment["MLFLOW_AUTH_CONFIG_PATH"])
     package = importlib.util.find_spec("mlflow")
     assert package and package.submodule_search_locations
-    # The file alone: its package imports the whole server.
+    # Runs only this file, since its package imports the whole server.
     reader = runpy.run_path(str(Path(package.submodule_search_locations[0]) / "server" / "auth" / "config.py"))
     config = reader["read_auth_config"]()
     assert (config.admin_username, config.admin_password) == (SECRETS["username"], SECRETS["password"])
@@ -69,7 +69,7 @@ def test_secrets_stay_in_private_files(env: dict[str, str], folder: Path, monkey
         ([], {}, "--allowed-hosts is missing"),
         (["--allowed-hosts", "*"], {}, "would admit any web page"),
         (["--allowed-hosts=localhost,*"], {}, "would admit any web page"),
-        (["--allowed-hosts", "localhost:*, *"], {}, "would admit any web page"),  # MLflow removes the blank
+        (["--allowed-hosts", "localhost:*, *"], {}, "would admit any web page"),  # MLflow strips the blank
         (["--allowed-hosts", "*:5000"], {}, "would admit any web page"),
         ([*HOSTS, "--workers", "4"], {}, "--workers is fixed here"),
         ([*HOSTS, "--disable-security-middleware"], {}, "--disable-security-middleware is fixed here"),

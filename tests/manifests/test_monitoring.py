@@ -1,4 +1,4 @@
-"""Rules, alerts and dashboards: accepted by promtool, tested, and about metrics and labels that are exported."""
+"""Rules, alerts and dashboards: accepted by promtool, tested, and based on exported metrics and labels."""
 
 import json
 import re
@@ -11,15 +11,15 @@ import pytest
 import yaml
 
 from infra.monitoring.build import TARGET, rules_object
-from tests.manifests.exported_metrics import OF_TARGETS, all_known
+from tests.manifests.exported_metrics import TARGET_LABELS, all_metrics
 from tests.manifests.rendering import REPO, of_kind, rendered
-from tests.processes import output_of
+from tests.processes import run_program
 
 MONITORING = REPO / "infra" / "monitoring"
 RULES = sorted((MONITORING / "rules").glob("*.yaml"))
 TESTS = sorted((MONITORING / "tests").glob("*.yaml"))
 BOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
-VARIABLES = {"$__rate_interval": "5m", "$run": ".+", "$kind": ".+"}  # what Grafana substitutes in queries
+VARIABLES = {"$__rate_interval": "5m", "$run": ".+", "$kind": ".+"}  # as Grafana substitutes variables
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def panels(path: Path) -> list[dict[str, Any]]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Every query of rules, panels and variables, with its place."""
+    """(place, query) of all rules, panels and dashboard variables."""
     for rule in rules():
         yield rule.get("record") or rule["alert"], rule["expr"]
     for path in BOARDS:
@@ -56,19 +56,19 @@ def substituted(query: str) -> str:
     return query
 
 
-promtool = partial(output_of, "promtool", install="apt install prometheus")
+promtool = partial(run_program, "promtool", install="apt install prometheus")
 
 
 @pytest.mark.parametrize(("place", "query"), list(queries()))
-def test_queries_are_about_exported_metrics_and_their_labels(place: str, query: str) -> None:
+def test_queries_use_exported_metrics_and_labels(place: str, query: str) -> None:
     records = {rule["record"] for rule in rules() if "record" in rule}
-    known = all_known()
+    known = all_metrics()
     query = substituted(query)
     for name in re.findall(r"\b(?:up|ray_\w+|agggen[_:][\w:]+)\b", re.sub(r"\"[^\"]*\"", "", query)):
-        assert name in known or name in records, f"{place}: nothing exports {name}"
+        assert name in known or name in records, f"{place}: {name} is not exported"
     for name, matchers in re.findall(r"([a-z_:0-9]+)\{([^}]*)\}", query):
         labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers))
-        assert name in records or labels <= known[name].keys() | OF_TARGETS, f"{place}: labels of {name}"
+        assert name in records or labels <= known[name].keys() | TARGET_LABELS, f"{place}: unknown labels of {name}"
 
 
 def test_promtool_accepts_the_rules_and_the_queries_of_dashboards(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_alerts_fire_when_they_should(path: Path) -> None:
     promtool("test", "rules", path)
 
 
-def test_every_alert_has_a_test_and_says_what_to_do() -> None:
+def test_every_alert_has_a_test_and_a_runbook() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in TESTS)
     for rule in rules():
         if (name := rule.get("alert")) is not None:
@@ -99,11 +99,11 @@ def test_promtool_accepts_the_configurations(options: list[object]) -> None:
     promtool("check", "config", *options)
 
 
-def test_the_operators_rules_are_those_of_prometheus() -> None:
-    assert TARGET.read_text(encoding="utf-8") == rules_object(), "run: python -m infra.monitoring.build"
+def test_the_prometheus_rule_object_has_the_current_rules() -> None:
+    assert TARGET.read_text(encoding="utf-8") == rules_object(), "outdated: run python -m infra.monitoring.build"
 
 
-def test_every_prometheus_has_the_jobs_of_the_alerts() -> None:
+def test_every_prometheus_configuration_has_the_jobs_of_the_alerts() -> None:
     jobs = set(re.findall(r"up\{job=\"([^\"]+)\"\}", "\n".join(rule["expr"] for rule in rules())))
     for path in (MONITORING / "prometheus.yaml", REPO / "infra" / "compose" / "prometheus.yaml"):
         assert {scrape["job_name"] for scrape in documents(path)[0]["scrape_configs"]} >= jobs, path

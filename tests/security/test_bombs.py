@@ -1,4 +1,4 @@
-"""Small files that would need deep recursion or much memory (JSON, YAML, sizes) are refused quickly, by name."""
+"""Small files that would cause deep recursion or large allocations are refused with an error that names them."""
 
 import json
 import resource
@@ -17,15 +17,15 @@ from tests.unit.registry.examples import save_model
 from tests.unit.registry.test_admission import fix_manifest
 
 DEEP = "[" * 200_000
-ROOM = 2 << 30  # bytes
+HEADROOM = 2 << 30  # bytes
 
 
 @pytest.fixture
-def little_memory() -> Iterator[None]:
-    """Limits this process to `ROOM` more than it has; larger allocations raise MemoryError."""
+def memory_limit() -> Iterator[None]:
+    """Limits this process to its present memory plus `HEADROOM`; larger allocations raise MemoryError."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (used + HEADROOM, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
 
@@ -61,7 +61,7 @@ SIZES = {"width": 200_000, "layers": 10**7, "feed_forward": 10**10, "predicate_d
 
 
 @pytest.mark.parametrize(("name", "size"), SIZES.items())
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("memory_limit")
 def test_sizes_that_do_not_fit_the_weights_are_refused(tmp_path: Path, name: str, size: int) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     described = json.loads((bundle / "bundle.json").read_text())
@@ -73,7 +73,7 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("length", [1 << 62, 99_999_999, 0])
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("memory_limit")
 def test_weights_whose_header_is_longer_than_the_file_are_refused(tmp_path: Path, length: int) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     (bundle / "weights.safetensors").write_bytes(length.to_bytes(8, "little") + b"{}")

@@ -1,6 +1,6 @@
-"""Secrets of the environment and of addresses are in no file of a run and in no message, whatever fails.
+"""Secrets of the environment and of URLs are in no file of a run and in no message.
 
-`test_ray.py` checks Ray's metadata of jobs and the arguments of processes.
+`test_ray.py` checks Ray's job metadata and the arguments of processes.
 """
 
 import logging
@@ -19,10 +19,10 @@ TINY = [
     *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0.05", "tracking.samples=1"),
     *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12", "tracking.patience_seconds=2"),
 ]
-MARK = "unspeakable"
-"""Part of every secret here, and of nothing else."""
+SECRET_MARK = "unspeakable"
+"""A word that only the secrets of these tests contain."""
 SECRETS = {
-    name: f"{MARK}-{name.lower().replace('_', '-')}"
+    name: f"{SECRET_MARK}-{name.lower().replace('_', '-')}"
     for name in (
         *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MLFLOW_TRACKING_PASSWORD"),
         *("RAY_AUTH_TOKEN", "AGGGEN_API_KEY", "PGPASSWORD", "HF_TOKEN", "GITHUB_TOKEN"),
@@ -30,7 +30,7 @@ SECRETS = {
 }
 
 Call = Callable[..., str]
-"""Runs a command, checks that its output has no secret, and returns it."""
+"""Runs a command; returns its output, which must contain no secret."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ann")
-    monkeypatch.setenv("AGGGEN_DEBUG", "1")  # tracebacks too
+    monkeypatch.setenv("AGGGEN_DEBUG", "1")  # prints tracebacks
 
 
 @pytest.fixture
@@ -52,29 +52,29 @@ def call(
     monkeypatch.chdir(tmp_path)
 
     def run(*words: object, code: int = 0) -> str:
-        monkeypatch.setattr("sys.argv", ["agggen", *map(str, words)])  # what run logs take the command from
+        monkeypatch.setattr("sys.argv", ["agggen", *map(str, words)])  # run logs store this command
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
         captured = capsys.readouterr()
         output = captured.out + captured.err
         assert ended.value.code == code, output
-        assert MARK not in output
+        assert SECRET_MARK not in output
         return output
 
     with caplog.at_level(logging.DEBUG):
         yield run
-    assert MARK not in caplog.text
-    assert left_in(tmp_path) == []
+    assert SECRET_MARK not in caplog.text
+    assert files_with_secrets(tmp_path) == []
 
 
-def left_in(folder: Path) -> list[str]:
-    """The files that contain a secret, including databases and pictures."""
+def files_with_secrets(folder: Path) -> list[str]:
+    """Paths of files that contain a secret, databases and images included."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [str(path.relative_to(folder)) for path in files if MARK.encode() in path.read_bytes()]
+    return [str(path.relative_to(folder)) for path in files if SECRET_MARK.encode() in path.read_bytes()]
 
 
 def test_no_secret_is_in_the_files_of_a_run_and_its_model(call: Call, tmp_path: Path) -> None:
-    """Files of training, evaluation and registration: run log, MLflow's database and artifacts, bundle, report."""
+    """Run log, MLflow's database and artifacts, bundle, report."""
     call("train", "elements", *TINY, "--name", "tiny")
     bundle = "runs/tiny/bundle"
     call("evaluate", bundle, "--corpus", "elements", "--limit", "4", "--metrics", "bleu", "-o", "report")
@@ -88,15 +88,15 @@ def test_no_secret_is_in_the_files_of_a_run_and_its_model(call: Call, tmp_path: 
     assert (tmp_path / "runs" / "tiny" / "tracking.jsonl").stat().st_size > 0
 
     (port,) = free_ports(1)
-    uri = f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}"
+    uri = f"http://ann:{SECRET_MARK}-in-the-address@127.0.0.1:{port}"
     call("runs", "sync", "tiny", "--uri", uri, "--patience", "1", code=6)
     call("models", "list", "--registry", uri, code=8)
 
 
 def test_no_secret_is_shown_when_a_server_is_down(call: Call, tmp_path: Path) -> None:
-    """Its address, with a password, is in the configuration, the run log, messages and the logged command."""
+    """The server's URL, with a password, is in configuration, run log, messages and logged command."""
     (port,) = free_ports(1)
-    uri = f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}/?token={MARK}-in-the-query"
+    uri = f"http://ann:{SECRET_MARK}-in-the-address@127.0.0.1:{port}/?token={SECRET_MARK}-in-the-query"
     output = call("train", "elements", *TINY, "--name", "tiny", f"tracking.uri={uri}")
     assert "agggen runs sync" in output
     assert f"127.0.0.1:{port}" in (tmp_path / "runs" / "tiny" / "tracking.jsonl").read_text()
@@ -123,21 +123,21 @@ def test_no_secret_is_shown_when_a_store_refuses(
     assert "refuses these credentials" in output
 
 
-FAULTY = f"""
+FAILING_PROGRAM = f"""
 import os, sys
 from agggen_platform.cli import console, main
 def fault(*_):
     key = os.environ["AWS_SECRET_ACCESS_KEY"]
-    raise ZeroDivisionError(f"http://ann:{MARK}-in-the-address@h/x failed after {{len(key)}} letters")
+    raise ZeroDivisionError(f"http://ann:{SECRET_MARK}-in-the-address@h/x failed after {{len(key)}} letters")
 console.echo = fault
 main.main(["serve-key", "ann"])
 """
 
 
 def test_an_unexpected_error_shows_neither_values_nor_passwords(secrets: None, tmp_path: Path) -> None:
-    """The traceback of a bug has code locations and a message, without variables (as Typer's has) or passwords."""
-    with Running(["-c", FAULTY], tmp_path) as process:
+    """The traceback has code locations and a message, but no passwords and, unlike Typer's, no variables."""
+    with Running(["-c", FAILING_PROGRAM], tmp_path) as process:
         assert process.finish() == 1
         output = process.output()
     assert "ZeroDivisionError: http://***@h/x failed after" in output
-    assert MARK not in output
+    assert SECRET_MARK not in output

@@ -1,4 +1,4 @@
-"""The endpoint over real HTTP through Serve's proxy: no access without a key, and keys in no log."""
+"""The endpoint through Serve's proxy: no access without a key, no keys in logs."""
 
 from pathlib import Path
 
@@ -28,5 +28,5 @@ def test_a_key_is_in_no_log_of_serve(bundle: Path, tmp_path: Path) -> None:
         arguments = [word for child in psutil.Process().children(recursive=True) for word in child.cmdline()]
         logs = next(Path(word.partition("=")[2]) for word in arguments if "session_dir=" in word) / "logs"
         files = {path: path.read_text(errors="replace") for path in logs.rglob("*") if path.is_file()}
-    assert any("/v1/generate" in text for text in files.values()), "the logs hold these requests"
+    assert any("/v1/generate" in text for text in files.values()), "the logs lack these requests"
     assert [path for path, text in files.items() if alice in text or wrong in text] == []

@@ -1,7 +1,4 @@
-"""The MLflow server as it is deployed (``infra/mlflow/start.py``): accounts, host names, web pages, secrets.
-
-It runs on SQLite and a folder; `test_stack.py` has one on PostgreSQL and S3.
-"""
+"""The MLflow server as deployed (``infra/mlflow/start.py``), on SQLite: accounts, host names, secrets."""
 
 import http.client
 import stat
@@ -14,9 +11,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from tests.unit.test_house import REPO
 
 from tests.processes import Running, free_ports
-from tests.unit.test_house import REPO
 
 pytest.importorskip("flask_wtf", reason="MLflow's accounts need Flask-WTF: pip install -e '.[dev]'")
 
@@ -32,7 +29,7 @@ class Server:
     scratch: Path
 
     def status(self, path: str, method: str = "GET", **options: Any) -> int:
-        """The status of an answer; 0 if there is none."""
+        """The status of a response; 0 without a response."""
         url = f"http://127.0.0.1:{self.port}{path}"
         try:
             return httpx.request(method, url, timeout=60, trust_env=False, **options).status_code
@@ -80,8 +77,8 @@ def test_an_account_with_its_password_is_accepted(server: Server) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:5000", "127.0.0.1.evil.example", "localhost", ""])
-def test_mlflow_answers_to_its_own_names_only(server: Server, host: str) -> None:
-    """DNS rebinding: a page whose name resolves to this machine sends that name, with the browser's credentials."""
+def test_mlflow_accepts_only_its_own_host_names(server: Server, host: str) -> None:
+    """DNS rebinding: a web page whose name resolves to this server sends that name with the browser's credentials."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.putrequest("GET", SEARCH, skip_host=True)
     connection.putheader("Host", host)

@@ -1,4 +1,4 @@
-"""Path traversal by untrusted names: nothing is read or written outside the folder."""
+"""Path traversal: untrusted names never lead to reads or writes outside the folder."""
 
 import io
 import json
@@ -18,15 +18,15 @@ from tests.command import Run
 from tests.unit.cli_write.examples import json_lines, restaurant
 from tests.unit.registry.examples import save_model
 
-ELSEWHERE = ["../outside", "../../outside", "/outside", "a/../../outside", "./outside", "..\\outside", "out\0side"]
-elsewhere = pytest.mark.parametrize("name", ELSEWHERE)
+OUTSIDE = ["../outside", "../../outside", "/outside", "a/../../outside", "./outside", "..\\outside", "out\0side"]
+outside_names = pytest.mark.parametrize("name", OUTSIDE)
 
 
-def tree(folder: Path) -> set[str]:
+def paths_below(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
-@elsewhere
+@outside_names
 def test_a_manifest_that_lists_files_outside_the_bundle_is_refused(tmp_path: Path, name: str) -> None:
     bundle = save_model(tmp_path / "a" / "b" / "bundle", 1)
     (tmp_path / "a" / "outside").write_text("theirs")
@@ -34,14 +34,16 @@ def test_a_manifest_that_lists_files_outside_the_bundle_is_refused(tmp_path: Pat
     manifest[name] = {"bytes": 6, "sha256": "0" * 64}
     text = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     (bundle / "manifest.json").write_text(text)
-    before = tree(tmp_path)
+    before = paths_below(tmp_path)
     with pytest.raises(BundleError, match="is not a file of a bundle"):
         put_bundle(bundle, str(tmp_path / "c" / "d" / "copy"))
-    assert tree(tmp_path) == before
+    assert paths_below(tmp_path) == before
     assert (tmp_path / "a" / "outside").read_text() == "theirs"
 
 
-@pytest.mark.parametrize("name", [name for name in ELSEWHERE if "\0" not in name and name[0] != "/"])  # S3's own rule
+@pytest.mark.parametrize(
+    "name", [name for name in OUTSIDE if "\0" not in name and name[0] != "/"]
+)  # S3 forbids the others
 def test_keys_outside_a_stored_bundle_are_never_written(
     tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -58,7 +60,7 @@ def test_keys_outside_a_stored_bundle_are_never_written(
         admit(address)
 
 
-@elsewhere
+@outside_names
 def test_a_checkpoint_outside_the_folder_of_the_run_is_refused(tmp_path: Path, name: str) -> None:
     folder = Folder(str(tmp_path / "a" / "run"))
     files = [tmp_path / "outside", tmp_path / "a" / "outside"]
@@ -68,20 +70,20 @@ def test_a_checkpoint_outside_the_folder_of_the_run_is_refused(tmp_path: Path, n
     entry = {"step": 1, "name": name, "bytes": 6, "sha256": "0" * 64}
     folder.write("joint/latest.json", json.dumps({"checkpoints": [entry]}).encode())
     store = CheckpointStore(folder)
-    for ask in (lambda: store.restore("joint", tmp_path / "restored"), lambda: store.latest("joint")):
+    for call in (lambda: store.restore("joint", tmp_path / "restored"), lambda: store.latest("joint")):
         with pytest.raises(ConfigError, match="is not a valid file name in a folder"):
-            ask()
+            call()
     assert not (tmp_path / "restored").exists()
     assert [outside.read_text() for outside in files] == ["theirs"] * 2
 
 
-def regular(name: str, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
+def regular_member(name: str, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
     member = tarfile.TarInfo(name)
     member.size = len(content)
     return member, content
 
 
-def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile.TarInfo, bytes]:
+def link_member(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile.TarInfo, bytes]:
     member = tarfile.TarInfo(name)
     member.type, member.linkname = kind, target
     return member, b""
@@ -90,18 +92,18 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile
 @pytest.mark.parametrize(
     "members",
     [
-        [link("config.json", "SECRET")],
-        [link("config.json", "SECRET", tarfile.LNKTYPE)],
-        [link("folder", "OUTSIDE"), regular("folder/config.json", b"{}")],
-        [regular("../config.json", b'{"model": {"type": "srl"}}')],
-        [regular("OUTSIDE/config.json", b'{"model": {"type": "srl"}}')],
+        [link_member("config.json", "SECRET")],
+        [link_member("config.json", "SECRET", tarfile.LNKTYPE)],
+        [link_member("folder", "OUTSIDE"), regular_member("folder/config.json", b"{}")],
+        [regular_member("../config.json", b'{"model": {"type": "srl"}}')],
+        [regular_member("OUTSIDE/config.json", b'{"model": {"type": "srl"}}')],
     ],
     ids=["symbolic link", "hard link", "linked folder", "above", "absolute"],
 )
 def test_an_archive_whose_members_lead_out_of_it_is_refused(
     tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]
 ) -> None:
-    """One member of an archive is read, and none is unpacked."""
+    """Reading an archive must not unpack or follow its members."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "config.json").write_text('{"model": {"type": "srl"}}')
@@ -111,10 +113,10 @@ def test_an_archive_whose_members_lead_out_of_it_is_refused(
             member.linkname = member.linkname.replace("OUTSIDE", str(outside))
             member.name = member.name.replace("OUTSIDE", str(outside))
             archive.addfile(member, io.BytesIO(content))
-    before = tree(tmp_path)
+    before = paths_below(tmp_path)
     with pytest.raises(UserError, match="is not an AllenNLP archive"):
         read_config(str(tmp_path / "srl.tar.gz"))
-    assert tree(tmp_path) == before
+    assert paths_below(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -132,8 +134,8 @@ def test_ids_of_records_are_never_names_of_files(
     home = tmp_path / "a" / "b"
     home.mkdir(parents=True)
     monkeypatch.chdir(home)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
-    records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in ELSEWHERE if "\0" not in name]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, so that nothing is logged
+    records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in OUTSIDE if "\0" not in name]
     json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
     code, _, err = run(*command.replace("BUNDLE", str(bundle)).split())
     assert code == 0, err

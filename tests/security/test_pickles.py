@@ -1,4 +1,4 @@
-"""A canary pickle in place of each model, checkpoint and journal that agggen reads is refused and never loaded."""
+"""A canary pickle in place of each model, checkpoint and journal is refused and never loaded."""
 
 import json
 import re
@@ -26,7 +26,7 @@ from agggen_platform.sweep.config import SweepConfig
 from agggen_platform.sweep.study import JOURNAL, open_study
 from tests.canary import Canary
 from tests.command import Run
-from tests.sent import sent
+from tests.pickling import pickle_copy
 from tests.unit.cli_write.examples import RESTAURANTS, json_lines
 from tests.unit.registry.examples import save_model
 from tests.unit.registry.test_admission import fix_manifest
@@ -43,8 +43,8 @@ def canary(tmp_path: Path) -> Canary:
 
 
 def test_the_canary_detects_that_it_is_loaded(canary: Canary) -> None:
-    """The control for the other tests."""
-    sent(canary)
+    """Control of the other tests."""
+    pickle_copy(canary)
     assert canary.was_loaded
 
 
@@ -84,7 +84,7 @@ def test_a_role_tagger_with_pickled_weights_is_refused(tmp_path: Path, canary: C
 
 @forms
 def test_a_pickled_checkpoint_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
-    """The store accepts any file; loading refuses all but safetensors."""
+    """The store accepts any file; loading accepts only safetensors."""
     (tmp_path / "stranger").write_bytes(form(canary))
     store = CheckpointStore(Folder(str(tmp_path / "run")))
     store.save("joint", 1, tmp_path / "stranger")
@@ -103,7 +103,7 @@ def test_a_pickled_journal_of_a_sweep_is_refused(tmp_path: Path, canary: Canary)
 
 @pytest.fixture
 def bundle_with_archive(tmp_path: Path, canary: Canary) -> Path:
-    """A bundle with AllenNLP as its segmenter, with an archive and a Python interpreter of its author's choice."""
+    """A bundle whose segmenter is AllenNLP, with an archive and a Python interpreter chosen by the bundle's author."""
     python = tmp_path / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n: > {canary.path}\n")

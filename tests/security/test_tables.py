@@ -1,6 +1,6 @@
-"""Parquet files with pickles as values (Ray Data's own Arrow types) are refused by all readers and never loaded.
+"""Parquet files with pickles as values are refused by all readers and never loaded.
 
-Ray Data registers these types when it is imported, as in every worker of a job over shards.
+Importing Ray Data, as every worker of a job over shards does, registers Arrow types whose values are pickles.
 """
 
 import json
@@ -42,30 +42,30 @@ def pickles(canary: Canary) -> pa.Array:
     return ArrowPythonObjectType().wrap_array(pa.array([canary.pickled()], pa.large_binary()))
 
 
-def in_a_triple(canary: Canary) -> pa.Array:
-    """The column of triples, with a further field."""
+def pickles_in_triples(canary: Canary) -> pa.Array:
+    """A column of triples that have pickles in an additional field."""
     triple = [pa.array([value]) for value in ("Oda", "birthPlace", "Bergen")]
     names = ["subject", "predicate", "object", "note"]
     return pa.ListArray.from_arrays([0, 1], pa.StructArray.from_arrays([*triple, pickles(canary)], names))
 
 
-PLACES: dict[str, Callable[[Canary], pa.Array]] = {"triples": in_a_triple, "category": pickles}
-places = pytest.mark.parametrize("column", PLACES)
+PICKLED_COLUMNS: dict[str, Callable[[Canary], pa.Array]] = {"triples": pickles_in_triples, "category": pickles}
+every_pickled_column = pytest.mark.parametrize("column", PICKLED_COLUMNS)
 
 
 def corpus(folder: Path, column: str, canary: Canary) -> Path:
-    """A prepared corpus of one record, with pickles in this column."""
+    """A prepared corpus of one record, with pickles in `column`."""
     folder.mkdir(exist_ok=True)
     path = folder / "dev.parquet"
     record = Record.of({"id": "1", "triples": [["Oda", "birthPlace", "Bergen"]], "references": ["Oda is of Bergen."]})
     write_records(path, [record], "toy", "dev")
     table = pq.read_table(path)
-    changed = table.set_column(table.column_names.index(column), column, PLACES[column](canary))
+    changed = table.set_column(table.column_names.index(column), column, PICKLED_COLUMNS[column](canary))
     pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
     return path
 
 
-@places
+@every_pickled_column
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -81,7 +81,7 @@ def corpus(folder: Path, column: str, canary: Canary) -> Path:
 def test_commands_load_no_pickles_in_parquet(
     run: Run, tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], column: str
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, so that nothing is logged
     path = corpus(tmp_path / "corpus", column, canary)
     if arguments[0] == "train":
         (path.parent / "train.parquet").write_bytes(path.read_bytes())
@@ -90,20 +90,20 @@ def test_commands_load_no_pickles_in_parquet(
     code, _, err = run(*words)
     assert not canary.was_loaded
     if arguments[0] not in ("bulk", "segment"):
-        assert (code, "error: " in err) == (2, True), err  # the others may leave out a column that they do not read
+        assert (code, "error: " in err) == (2, True), err  # bulk and segment may ignore unused columns
 
 
 @pytest.fixture
-def evil(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
-    """A file that changed after it was divided into shards, so that workers must check it."""
+def changed_shard(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
+    """A shard of a file that was changed after the driver had checked it, so that workers must check it."""
     corpus(tmp_path, "triples", canary)
     folder = Folder(str(tmp_path))
     shard = Shard(0, folder.address, "dev.parquet", "parts/0.parquet", (0,), 0, 0, 1, folder.at("dev.parquet"))
     return folder, shard
 
 
-def test_workers_refuse_pickles_in_parquet(evil: tuple[Folder, Shard], canary: Canary) -> None:
-    folder, shard = evil
+def test_workers_refuse_pickles_in_parquet(changed_shard: tuple[Folder, Shard], canary: Canary) -> None:
+    folder, shard = changed_shard
     for read in (
         lambda: list(read_rows(shard, 10, schema().names)),
         lambda: list(read_rows(shard, 10, record_schema().names)),
@@ -123,14 +123,14 @@ def test_training_workers_refuse_pickles_in_parquet(tmp_path: Path, canary: Cana
     """An attacker who can write to the run's folder can also write the matching hash."""
     folder = Folder(str(tmp_path / "run"))
     data = Data(RECORDS[:8], RECORDS[8:], {"train": "1", "dev": "2"}, "sentences")
-    _, place = load_or_prepare(folder, config_of(tmp_path / "toy"), data)
-    assert read_prepared(folder, place).train
-    path = tmp_path / "run" / place / "train.parquet"
+    _, prepared_path = load_or_prepare(folder, config_of(tmp_path / "toy"), data)
+    assert read_prepared(folder, prepared_path).train
+    path = tmp_path / "run" / prepared_path / "train.parquet"
     pq.write_table(pa.table({"id": pickles(canary)}), path)
     size, digest = verified.measure(path)
-    described = json.loads(folder.read(f"{place}/encoder.json") or b"")
+    described = json.loads(folder.read(f"{prepared_path}/encoder.json") or b"")
     described["files"]["train"] = {"size": size, "sha256": digest}
-    folder.write(f"{place}/encoder.json", json.dumps(described).encode())
+    folder.write(f"{prepared_path}/encoder.json", json.dumps(described).encode())
     with pytest.raises(CorpusError, match=r"train\.parquet: the column 'id' has values of the extension type"):
-        read_prepared(folder, place)
+        read_prepared(folder, prepared_path)
     assert not canary.was_loaded

@@ -1,4 +1,4 @@
-"""The 274 tokenised WebNLG texts of the AggGen release with agreed human alignments."""
+"""The 274 tokenised WebNLG texts of the AggGen release with human alignments."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from agggen.records import Record, Triple
 
 
 def groups_of(plan: str) -> list[list[str]]:
-    """The predicates of each fact of the release's ``a&&b||c``; a fact may have none."""
+    """The predicates of each fact in the release's notation ``a&&b||c``; they may be empty."""
     return [[name for name in fact.split("&&") if name] for fact in plan.split("|")]
 
 
 def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[str]]]]:
-    """The record of each text, its facts, and the annotated predicates of each fact."""
+    """(record, facts, annotated predicates of each fact) of each text."""
     folder = data_home / "agggen_release" / "human_annotations" / "evaluation"
     sources, plans, targets = (
         (folder / name).read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Corpus scores, and published ones, for the tests of metrics and reports."""
+"""Computed and published corpus scores for tests of metrics and reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java ru
 
 
 def published_rows(data_home: Path, name: str) -> list[dict[str, str]]:
-    """The rows of a table of published scores."""
     with (data_home / "published_scores" / f"{name}.tsv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
@@ -29,7 +28,6 @@ def corpus_scores(statistics: Mapping[str, SegmentStatistics]) -> dict[str, Scor
 
 
 def score_texts(*arguments: Any, **options: Any) -> dict[str, Score]:
-    """The corpus scores of `measure`."""
     return corpus_scores(measure(*arguments, **options))
 
 

@@ -1,4 +1,4 @@
-"""`agggen.adapt` and `agggen adapt`: new predicates and words, replay of old texts."""
+"""`agggen.adapt` and the command: new predicates and words, replay of old texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, St
 from agggen.run import RunConfig
 from agggen.training.adaptation import adaptation
 from tests.command import Run
-from tests.unit.test_api import ROWS, Count, train
+from tests.unit.test_api import ROWS, UpdateCounter, train
 
 COLOURS = [
     {"id": name, "name": name, "food": "Thai", "colour": colour, "text": f"{name} is {colour} and serves Thai food."}
@@ -97,8 +97,8 @@ def test_replay_of_a_named_corpus_and_without_replay(base: agggen.Model, tmp_pat
 
 def test_a_stopped_run_continues_and_a_finished_one_is_returned(base: agggen.Model, tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
-        adapt(base, tmp_path / "cut", callbacks=[Count(stop_at=1)])
-    resumed, none = Count(), Count()
+        adapt(base, tmp_path / "cut", callbacks=[UpdateCounter(stop_at=1)])
+    resumed, none = UpdateCounter(), UpdateCounter()
     ended = adapt(base, tmp_path / "cut", callbacks=[resumed])
     complete = adapt(base.path, tmp_path / "whole")
     assert resumed.updates == complete.bundle.metrics["joint.updates"] - 1

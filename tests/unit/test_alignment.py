@@ -48,7 +48,7 @@ def test_words_that_mean_the_same_have_one_normal_form(first: str, second: str) 
     assert words(first) == words(second) != ()
 
 
-def test_the_pronoun_us_is_no_country_and_99_no_month() -> None:
+def test_the_pronoun_us_is_not_a_country_and_99_not_a_month() -> None:
     assert words("it helps us") != words("it helps US")
     assert words("99/99/1999") == ("99", "99", "1999")
 
@@ -62,10 +62,10 @@ def test_each_triple_is_aligned_to_the_fact_with_the_largest_overlap() -> None:
 @pytest.mark.parametrize(
     ("triples", "facts", "complete", "fact_of"),
     [
-        # the subject breaks ties, then the first fact wins
+        # ties: a mention of the subject decides, then the first fact
         ([("Ann", "born", "Rome"), ("Bob", "born", "Rome")], "Bob is of Rome, |so is Ann of Rome.", True, (1, 0)),
         ([("Ann", "born", "Rome"), ("Bob", "born", "Rome")], "She is of Rome, |he is of Rome.", True, (0, 0)),
-        # a triple without overlap is aligned to the free fact, or not at all
+        # a triple without overlap is aligned to the fact without a triple, if any
         ([("Ann", "food", "Thai"), ("Ann", "motto", "Rest")], "Something. |Ann eats Thai food.", True, (1, 0)),
         ([("Ann", "food", "Thai"), ("Ann", "motto", "Rest")], "Something. |Ann eats Thai food.", False, (1, None)),
     ],
@@ -77,17 +77,17 @@ def test_ties_and_triples_without_overlap(triples: list, facts: str, complete: b
 @pytest.mark.parametrize(
     ("mode", "facts", "expected"),
     [
-        # required where aligned, and forbidden elsewhere
+        # a triple is required in its fact and forbidden in others
         ("release", "Thai food |near Cafe Rouge |is kids friendly", ([{0}, {1}, {2}], [{1, 2}, {0, 2}, {0, 1}], 1)),
         ("paper", "The Fig serves Thai food |near Cafe Rouge", ([{0}, {1}], [set(), set()], 3)),
-        # a triple with votes of two facts is not constrained
+        # a triple that two facts match is not constrained
         ("release", "Thai food here, |Thai food there", ([set(), set()], [set(), set()], 2)),
-        # all triples are aligned to other facts than the last, which keeps its groups
+        # the last fact has no aligned triple, so its groups are not pruned
         ("release", "Thai food |near Rouge |kids |more", ([{0}, {1}, {2}, set()], [{1, 2}, {0, 2}, {0, 1}, set()], 1)),
         ("release", "nothing at all", ([set()], [set()], 3)),
     ],
 )
-def test_pruning(mode: Literal["paper", "release"], facts: str, expected: object) -> None:
+def test_required_and_forbidden_triples(mode: Literal["paper", "release"], facts: str, expected: object) -> None:
     hard = hard_constraints(FIG, facts.split("|"), mode)
     assert (list(hard.required), list(hard.forbidden), hard.max_size) == expected
 

@@ -1,4 +1,4 @@
-"""The public API: training, generation, checks, evaluation, display of results."""
+"""The Python API: training, generation, checks, evaluation, display of results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> agggen.Model:
 
 
 def test_importing_the_package_imports_nothing_heavy_and_no_module_shadows_a_public_name(tmp_path: Path) -> None:
-    """A module `agggen.score` would hide the function."""
+    """For example, a module `agggen.score` would hide the function `agggen.score`."""
     code = """
 import agggen, sys
 print({"torch", "numpy", "pyarrow", "pydantic", "yaml", "scipy"} & {*sys.modules})
@@ -81,14 +81,14 @@ except ImportError as error:
     done = python_without(ABSENT, code, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "No module named 'agggen_platform" in done.stdout
-    assert "joint model: update" in done.stderr, "progress is shown by default"
+    assert "joint model: update" in done.stderr, "progress must be shown by default"
     assert (tmp_path / "report" / "report.html").is_file() and (tmp_path / "run" / "bundle").is_dir()
 
 
 # --- training ---
 
 
-class Count(Callback):
+class UpdateCounter(Callback):
     def __init__(self, stop_at: int = 0) -> None:
         self.updates, self.stop_at = 0, stop_at
 
@@ -99,7 +99,7 @@ class Count(Callback):
 
 
 def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -> None:
-    count = Count()
+    count = UpdateCounter()
     repeated = train(model.path.parent, callbacks=[count])
     assert count.updates == 0 and repeated.predicates == model.predicates == ("area", "food")
     assert repeated.generate(RECORD) == model.generate(RECORD)
@@ -110,7 +110,7 @@ def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -
 def stopped(tmp_path: Path) -> Path:
     """The folder of a stopped run."""
     with pytest.raises(StoppedError):
-        train(tmp_path, callbacks=[Count(stop_at=1)])
+        train(tmp_path, callbacks=[UpdateCounter(stop_at=1)])
     return tmp_path
 
 
@@ -130,7 +130,7 @@ def test_an_output_whose_bundle_is_no_model_is_refused_before_training(tmp_path:
 
 
 def test_a_run_continued_on_a_full_disk_keeps_its_settings(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`run.json` was written again, and an empty file remained, which no later call could read."""
+    """Regression: `run.json` was written again and remained empty."""
     settings, write_text = (stopped / "run.json").read_text(encoding="utf-8"), Path.write_text
 
     def on_full_disk(path: Path, *args: Any, **options: Any) -> int:
@@ -141,11 +141,11 @@ def test_a_run_continued_on_a_full_disk_keeps_its_settings(stopped: Path, monkey
 
     monkeypatch.setattr(Path, "write_text", on_full_disk)
     with pytest.raises(StoppedError):
-        train(stopped, callbacks=[Count(stop_at=1)])
+        train(stopped, callbacks=[UpdateCounter(stop_at=1)])
     assert (stopped / "run.json").read_text(encoding="utf-8") == settings
 
 
-def test_training_does_not_need_a_corpus_s_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_does_not_read_the_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
     (tmp_path / "e2e").mkdir()
     rows = [f'"name[{row["name"]}], food[{row["food"]}], area[city]","{row["text"]}"' for row in ROWS]
@@ -159,7 +159,7 @@ def test_training_does_not_need_a_corpus_s_test_set(tmp_path: Path, monkeypatch:
         agggen.load_dataset("e2e")
 
 
-def test_rejects_are_listed_beside_the_model_and_progress_gives_events_to_a_function(tmp_path: Path) -> None:
+def test_rejects_are_written_beside_the_model_and_a_progress_function_gets_events(tmp_path: Path) -> None:
     rows = [*ROWS, {"id": "bad", "food": b"x"}, {"id": "dots", "name": "X", "food": "Y", "text": "X Y."}]
     with pytest.raises(CorpusError, match="1 of 12 records were rejected"):
         train(tmp_path / "strict", data=rows)
@@ -186,7 +186,7 @@ def test_facts_of_the_corpus_are_used_if_all_texts_have_them() -> None:
     for preset in ("auto", "tiny", "medium"):
         assert config_for(RunConfig, elements, preset).facts.source == "corpus"
     assert config_for(RunConfig, elements, overrides=["facts.source=clauses"]).facts.source == "clauses"
-    assert config_for(RunConfig, elements, "webnlg").facts.source == "embedded", "what a preset says of facts holds"
+    assert config_for(RunConfig, elements, "webnlg").facts.source == "embedded", "set by the preset"
     assert config_for(RunConfig, DATA).facts.source == "embedded"
     assert config_for(RunConfig, DATA).corpus.name == "toy"
     assert config_for(RunConfig, DATA, "elements", ["training.seed=5"]).corpus.name == "toy"
@@ -196,7 +196,7 @@ def test_facts_of_the_corpus_are_used_if_all_texts_have_them() -> None:
 
 
 def test_one_record_gives_one_result_and_several_give_a_list(model: agggen.Model) -> None:
-    """Records with equal ids have a result each."""
+    """Records with equal ids have separate results."""
     one, several = model.generate(RECORD), model.generate(DATA.train)
     assert isinstance(one.text, str) and one.id == RECORD.id
     assert [text.id for text in several] == [record.id for record in DATA.train]
@@ -230,7 +230,7 @@ def test_plans_and_settings_are_followed(model: agggen.Model) -> None:
         model.generate(RECORD, levle=1)
 
 
-def test_a_check_lists_said_missing_and_invented_values(model: agggen.Model) -> None:
+def test_a_check_lists_expressed_missing_and_invented_values(model: agggen.Model) -> None:
     record = agggen.Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "city"]]})
     checked = model.check(record, "Aromi serves Thai food since 1999.")
     assert [triple.object for triple in checked.said] == ["Thai"]
@@ -244,7 +244,7 @@ def test_a_check_lists_said_missing_and_invented_values(model: agggen.Model) -> 
         model.check(record, ["a", "b"])
 
 
-# --- how results show themselves ---
+# --- display of results ---
 
 
 def test_a_result_prints_and_displays_plan_facts_and_check(model: agggen.Model) -> None:
@@ -255,7 +255,7 @@ def test_a_result_prints_and_displays_plan_facts_and_check(model: agggen.Model) 
     assert lines[-1].startswith("check: every value complete, no fault found")
     for result in (text, model.plan(RECORD)[0], model.check(RECORD, text.text), model.align(RECORD, text.text)):
         printed: list[str] = []
-        result._repr_pretty_(SimpleNamespace(text=printed.append), False)  # as IPython calls it
+        result._repr_pretty_(SimpleNamespace(text=printed.append), False)  # as IPython calls the method
         assert printed == [str(result)]
 
 
@@ -263,7 +263,7 @@ def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:
     record = agggen.Record.of({"id": "1", "triples": [["<b>Bo</b>", "food", "Thai"], ["<b>Bo</b>", "area", "city"]]})
     page = model.generate(record, plan="[area] [food]")._repr_html_()
     assert "<b>" not in page and "&lt;b&gt;" in page
-    assert page.count("background:rgba(230,159,0") == 2 == page.count("background:rgba(86,180,233"), "in plan and text"
+    assert page.count("background:rgba(230,159,0") == 2 == page.count("background:rgba(86,180,233"), "plan or text"
     several = model.generate([record, RECORD])
     checked = model.check(record, "<b>Bo</b> & Thai in <i>Ulm</i>")._repr_html_()
     assert 'title="[food]">Thai</span> in &lt;i&gt;Ulm' in checked and "area &#x27;city&#x27;: missing" in checked
@@ -307,7 +307,7 @@ def test_texts_of_any_system_are_scored() -> None:
     assert str(scores).startswith("bleu = 100.00 (bleu|")
     scores = agggen.score([record.references[0].text for record in DATA.train], DATA.train)
     assert float(scores["values_whole"]) == 100
-    for rows in (ROWS, pa.Table.from_pylist(ROWS)):  # the keys of these rows were taken for references
+    for rows in (ROWS, pa.Table.from_pylist(ROWS)):  # regression: keys of rows were used as references
         of_rows = agggen.score([row["text"] for row in ROWS], rows)
         assert float(of_rows["bleu"]) == pytest.approx(100) and "values_whole" in of_rows
     with pytest.raises(AggGenError, match="unknown protocol 'plan'"):

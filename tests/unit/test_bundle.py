@@ -35,7 +35,7 @@ EVERY_FILE = (*FILES, "manifest.json")
 
 
 def small_bundle() -> Bundle:
-    """A bundle without defaults."""
+    """A bundle whose fields all differ from the defaults."""
     archive = AllenNLPConfig("srl.tar.gz", sha256="0" * 64)
     bundle = tiny_bundle(
         RECORDS,
@@ -92,7 +92,7 @@ def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> No
 
 
 def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
-    assert saved.stat().st_mode & 0o055 == 0o055, "readable by other users"
+    assert saved.stat().st_mode & 0o055 == 0o055, "files must be readable by other users"
     assert sorted(path.name for path in saved.iterdir()) == sorted(EVERY_FILE)
     for path in saved.glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ def test_a_failed_save_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []
 
 
-# --- damage ---
+# --- damaged bundles ---
 
 
 @given(data=st.data())
@@ -135,7 +135,7 @@ def test_a_failed_save_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monke
 def test_any_change_of_any_byte_is_refused(
     saved: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Including the manifest, which no hash covers."""
+    """Also in the manifest, which has no hash."""
     path = data.draw(st.sampled_from([saved / name for name in EVERY_FILE]))
     original_bytes = path.read_bytes()
     at, flip = data.draw(st.integers(0, len(original_bytes) - 1)), data.draw(st.integers(1, 255))
@@ -164,7 +164,7 @@ def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
         load_bundle(tmp_path)
 
 
-# --- bundles whose manifest is right and whose content is not ---
+# --- inconsistent content with a valid manifest ---
 
 
 def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:

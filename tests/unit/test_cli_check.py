@@ -1,4 +1,4 @@
-"""`agggen check`: files in several forms, lines and pages out, and scores beside people's ratings."""
+"""`agggen check`: input formats, lines and HTML pages as output, comparison with human ratings."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def test_texts_are_read_from_lines_objects_and_records(run: Run) -> None:
         code, out, err = run("check", *source, "--json", "out.jsonl")
         assert code == 0, err
         outputs.append(Path("out.jsonl").read_text())
-        assert out.splitlines()[1].startswith("b\t")  # the riskiest first
+        assert out.splitlines()[1].startswith("b\t")  # riskiest first
         assert "2 texts: by words 1 state every value in full, 1 have no fault" in err
     assert len(set(outputs)) == 1
     good, bad = parsed(outputs[0])
@@ -74,7 +74,7 @@ def test_a_file_with_an_invalid_line_is_refused(run: Run, lines: list[object], m
 
 def test_scores_are_compared_with_ratings(run: Run) -> None:
     def meta_evaluated(*lines: dict[str, object]) -> tuple[object, dict[str, list[str]], str]:
-        """Exit code, the table's rows by their first cell, and messages."""
+        """Exit code, rows of the printed table by first cell, and stderr."""
         code, out, err = run("check", json_lines(Path("ratings.jsonl"), list(lines)), "--meta-evaluate")
         return code, {row[0]: row[1:] for row in (line.split("\t") for line in out.splitlines())}, err
 

@@ -1,4 +1,4 @@
-"""The command: its help, messages, exit codes and progress; `agggen corpora`."""
+"""Help, messages, exit codes and progress of the command; `agggen corpora`."""
 
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def test_help_keeps_brackets_and_lists_the_commands_for_beginners_first(run: Run
         first, _, others = (out + err).partition("Commands to begin with:")[2].partition("More commands:")
         names = [line.split()[0] for line in first.split("\n") if line]
         assert names == ["demo", "studio", "prepare", "train", "generate", "evaluate"]
-        assert "..." not in first, "a description is cut off"
+        assert "..." not in first, "a description is truncated"
         assert "  doctor" in others and "  models" in others and "  train " not in others
 
 

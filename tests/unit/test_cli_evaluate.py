@@ -1,7 +1,4 @@
-"""`agggen evaluate`, as users run it: what it writes, says and refuses, and what it does without Java or run log.
-
-The bundle has random weights: its texts are nonsense, but every path from a corpus to a report is the real one.
-"""
+"""`agggen evaluate` with a bundle of random weights: output, refusals, missing Java, failing run log."""
 
 import json
 from pathlib import Path
@@ -51,7 +48,7 @@ def restaurants(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, which takes no time
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, so that nothing is logged
 
 
 def loaded(folder: Path) -> dict[str, Any]:
@@ -107,7 +104,7 @@ def test_the_texts_of_a_report_can_be_scored_again_and_other_settings_do_not_rep
     sections = loaded(Path("report"))["scores"]
     measured = {m["name"]: m for key in ("plain", "faithfulness") for m in sections[key]["measures"]}
     assert set(scores) == {"bleu", "chrf", "ter", *VALUES}
-    for name, score in scores.items():  # the bundle has no lexicon, so the checks are the same
+    for name, score in scores.items():  # without a lexicon, both checks are the same
         assert (score["score"], score["signature"]) == (measured[name]["value"], measured[name]["signature"])
     before = {path: path.read_bytes() for path in Path("report").iterdir()}
     code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", "plans=1")
@@ -117,7 +114,7 @@ def test_the_texts_of_a_report_can_be_scored_again_and_other_settings_do_not_rep
 
 
 def test_no_aggregation_has_one_triple_per_fact_and_no_scores_of_plans(run: Run, bundle: Path) -> None:
-    """A run log that cannot be written does not fail the evaluation."""
+    """The run log cannot be written, which must not fail the evaluation."""
     Path("log").write_text("a file where a folder belongs")
     out, err = evaluated(run, bundle, "--runs", "log", "ablation=no-aggregation")
     assert "warning: the run log is incomplete" in err
@@ -166,7 +163,7 @@ def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tm
 def test_invalid_options_are_refused_before_anything_is_written(
     run: Run, bundle: Path, restaurants: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agggen.report.evaluate.write", None)  # texts are not written before the options are checked
+    monkeypatch.setattr("agggen.report.evaluate.write", None)  # options are checked before texts are generated
     Path("taken").write_text("x")
     Path("empty").mkdir()
     code, out, err = run("evaluate", bundle, *options)
@@ -184,7 +181,7 @@ def test_without_java_a_report_on_slots_is_written_without_meteor(
     assert code == 0, err
     folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
     assert folder.parent == bundle.parent / "evaluation"
-    assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not the folder's name
+    assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not from the folder's name
     assert "faithfulness/ser.ser" in out
     assert all("slot_errors" in line for line in lines(folder))
     assert "warning: e2e/meteor is not computed" in err
@@ -217,7 +214,7 @@ def test_a_report_is_uploaded_to_a_store_when_complete(s3: str) -> None:
         for name in FILES:
             (folder / name).write_text(name)
     assert sorted(Folder(address).names()) == sorted(FILES)
-    with report_folder(address) as folder:  # the existing report is downloaded, so that another one is not overwritten
+    with report_folder(address) as folder:  # it downloads the existing report to compare the identities
         assert (folder / "report.json").read_text() == "report.json"
 
 

@@ -67,7 +67,7 @@ def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
     for seed in range(1, 6):
         assert run(*shown, f"of-{seed}", "--division-seed", str(seed))[0] == 0
     dev_ids = {json_lines(f"of-{seed}/records.jsonl")[0]["id"] for seed in range(1, 6)}
-    assert len(dev_ids) > 1, "seeds divide differently"
+    assert len(dev_ids) > 1, "another seed must divide the data differently"
     for name, key in (("generate", "plan"), ("plan", "plans"), ("align", "facts")):
         code, _, err = run(name, bundle, "-i", "films.csv", *COLUMNS, "-o", f"{name}.jsonl")
         lines = json_lines(f"{name}.jsonl")
@@ -91,11 +91,11 @@ def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
 def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) -> None:
     assert run("prepare", "films.csv", "-o", "films", *COLUMNS)[0] == 0
     code, out, _ = run("train", "films", "--print-config", *TINY)
-    assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 512, "tiny, by size"
+    assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 512, "not the preset tiny"
     code, out, _ = run("train", "films", "--preset", "small", "--print-config", *TINY)
     assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 2048
     code, out, _ = run("train", "elements", "--preset", "small", "--print-config")
-    assert code == 0 and json.loads(out)["text"]["min_count"] == 2, "the corpus, not the preset of its name"
+    assert code == 0 and json.loads(out)["text"]["min_count"] == 2, "read as the preset of the same name"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`agggen score` as users run it."""
+"""The command `agggen score`."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ SCORE = ("score", "--records", "records.jsonl", "--hypotheses", "texts.txt")
 
 @pytest.fixture
 def system(run: Run) -> Run:
-    """`run` in a folder with records and the texts of a system."""
+    """The command in a folder with records and texts of a system."""
     json_lines(Path("records.jsonl"), RECORDS)
     Path("texts.txt").write_text("Mill serves Thai food.\nMill is by the river side.\n", encoding="utf-8")
     return run

@@ -1,4 +1,4 @@
-"""`agggen train` as users run it: presets, overrides, finished runs and errors."""
+"""`agggen train`: presets, overrides, finished runs, errors."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ inference: {plans: 1, beam: {beam: 1, max_fact_tokens: 8}}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a preset and a prepared corpus, shared by all tests, since creating a run log takes seconds."""
+    """A folder with preset and corpus, shared by all tests, since creating a run log takes seconds."""
     path = tmp_path_factory.mktemp("train")
     write_corpus(path / "corpus")
     (path / "tiny.yaml").write_text(PRESET, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Presets, overrides and invalid settings, on toy dataclasses."""
+"""Presets, overrides and invalid settings of toy dataclasses."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_the_hash_depends_on_values_only(tmp_path: Path) -> None:
     assert config_hash(replace(by_file, rate=2.5)) != config_hash(by_file)
 
 
-def test_flatten_gives_scalars_under_dotted_keys() -> None:
+def test_flatten_returns_scalars_by_dotted_key() -> None:
     flat = flatten(Toy(corpus=Path("x"), weights={"bleu": 1.0}))
     expected = {"model.width": 128, "model.layers": "[2, 2]", "corpus": "x", "device": "cpu", "weights.bleu": 1.0}
     assert flat.items() >= expected.items() and flat["warmup"] is None

@@ -1,4 +1,4 @@
-"""Records and splits of files, folders, patterns, DataFrames, Arrow tables and lists."""
+"""Loading records and splits from files, folders, patterns, DataFrames, Arrow tables and lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(path: Path) -> Path:
     return path
 
 
-def test_all_forms_give_the_same_records(tmp_path: Path) -> None:
+def test_all_sources_have_the_same_records(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     expected = load_records(ROWS)
     assert len(expected) == 20 and str(expected[3].triples[0]) == "Film 3 | year | 1953"
@@ -51,17 +51,17 @@ def test_data_without_splits_are_divided_by_record_and_seed(tmp_path: Path) -> N
     assert load_dataset(ROWS, seed=2).test != data.test
     extended = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
     kept = {record.id for record in data.train} & {record.id for record in extended.train}
-    assert len(kept) >= 14, "a new record moves few others"
+    assert len(kept) >= 14, "a new record must not move many others to another split"
 
 
 def test_records_with_the_same_triples_stay_together() -> None:
-    twins = [
-        Record.of({"id": f"{number}{twin}", "triples": [["s", "p", str(number)]], "references": ["t"]})
+    duplicates = [
+        Record.of({"id": f"{number}{suffix}", "triples": [["s", "p", str(number)]], "references": ["t"]})
         for number in range(9)
-        for twin in "ab"
+        for suffix in "ab"
     ]
     for seed in range(5):
-        for records in divide(twins, seed).values():
+        for records in divide(duplicates, seed).values():
             assert {record.id[0] + "a" for record in records} <= {record.id for record in records}
 
 
@@ -127,6 +127,6 @@ def test_a_split_of_a_json_file_may_have_invalid_rows(tmp_path: Path) -> None:
     assert [str(reject) for reject in data.rejects[str(path)]] == [f"{path}:2: a record must be an object, not str"]
 
 
-def test_skipped_rows_are_a_warning() -> None:
+def test_skipped_rows_cause_a_warning() -> None:
     with pytest.warns(UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be an"):
         assert len(load_records([ROWS[0], 3])) == 1

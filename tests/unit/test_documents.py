@@ -1,7 +1,7 @@
 """The READMEs are correct: links lead to files, commands parse and run, Python blocks run.
 
-A shell block is indented by four spaces or fenced. Each of its commands must name programs, files, options and settings
-that exist. A command of `agggen` is also run, on a model of random weights, unless `NEEDS` says what it lacks.
+All programs, files, options and settings in shell blocks must exist. Commands of `agggen` are also run with a model of
+random weights, unless `NEEDS` has a reason not to.
 """
 
 import io
@@ -22,7 +22,17 @@ from agggen.records import Record
 from agggen_platform.job_config import JobConfig
 from agggen_platform.sweep.config import SweepConfig
 from tests.command import command
-from tests.documents import GROUP, READMES, REPO, Block, agggen_words, blocks, commands_of, configured, leaf
+from tests.documents import (
+    GROUP,
+    READMES,
+    REPO,
+    Block,
+    agggen_arguments,
+    blocks,
+    commands_of,
+    find_subcommand,
+    loaded_config,
+)
 from tests.unit.cli_write.examples import json_lines
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -53,7 +63,7 @@ NEEDS = {
     r"^doctor": "a machine without a fault",
     r"security\.keys_file": "a machine on a network",
 }
-"""What a command lacks in a test, by a pattern of its words."""
+"""Reasons not to run commands, by a pattern of their words."""
 
 
 def name_of(path: Path) -> str:
@@ -61,7 +71,7 @@ def name_of(path: Path) -> str:
 
 
 def check_files(words: list[str], folder: Path) -> None:
-    """What looks like a file of this repository is one."""
+    """Asserts that words which look like files of this repository are files."""
     paths = [path for word in words if re.fullmatch(FILE, path := word.rpartition("=")[2])]
     for program, verb, option in (("kubectl", "apply", "-k"), ("docker", "build", "-f")):
         if words[:2] == [program, verb] and option in words:
@@ -71,7 +81,7 @@ def check_files(words: list[str], folder: Path) -> None:
 
 
 def check_script(words: list[str], folder: Path) -> None:
-    """A script exists, and every option that it is called with stands in it or in what the scripts share."""
+    """Asserts that a script exists and that its options occur in it or in its shared module."""
     if words[1] == "-m":
         assert find_spec(words[2]), f"no module {words[2]}"
         return
@@ -84,8 +94,8 @@ def check_script(words: list[str], folder: Path) -> None:
     assert [word for word in words[2:] if word[0] == "-" and f'"{word}"' not in text] == []
 
 
-def check_command(words: list[str], folder: Path, whole: bool) -> None:
-    """A command names what exists; a whole one is parsed too, one in the middle of a sentence need not be complete."""
+def check_command(words: list[str], folder: Path, complete: bool) -> None:
+    """Asserts that a command's programs, files and options exist; a complete one (`complete`) must also be parsable."""
     words = words[1:] if words[0] == "sudo" else words
     program = words[0]
     assert PROGRAMS.fullmatch(program), f"{program} is not a program that READMEs use"
@@ -93,15 +103,15 @@ def check_command(words: list[str], folder: Path, whole: bool) -> None:
     if program == "make":
         targets = re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.M)
         assert words[1] in targets, f"the Makefile has no {words[1]}"
-    arguments = agggen_words(words)
+    arguments = agggen_arguments(words)
     if arguments is None:
         if program in ("python", "python3"):
             check_script(words, folder)
         return
-    name, parser, rest = leaf(arguments)
-    if whole:
+    name, parser, rest = find_subcommand(arguments)
+    if complete:
         with parser.make_context(name, rest) as context:
-            configured(name, context.params)
+            loaded_config(name, context.params)
     elif name and not hasattr(parser, "commands"):
         options = {option for parameter in parser.params for option in (*parameter.opts, *parameter.secondary_opts)}
         used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
@@ -114,7 +124,7 @@ def check_command(words: list[str], folder: Path, whole: bool) -> None:
 @pytest.mark.parametrize("block", SHELL, ids=str)
 def test_commands_name_what_exists(block: Block) -> None:
     for words in commands_of(block.text):
-        check_command(words, block.readme.parent, whole=True)
+        check_command(words, block.readme.parent, complete=True)
 
 
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
@@ -123,18 +133,18 @@ def test_commands_in_sentences_name_what_exists(readme: Path) -> None:
         if document == readme and re.match(PROGRAM_IN_SENTENCE, code):
             for words in commands_of(code.replace("COMMAND", "train")):
                 words = ["python", *words] if words[0].endswith(".py") else words
-                check_command(words, readme.parent, whole=any("=" in word for word in words))
+                check_command(words, readme.parent, complete=any("=" in word for word in words))
 
 
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
-def test_links_and_names_of_files_lead_somewhere(readme: Path) -> None:
+def test_links_and_names_of_files_exist(readme: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", readme.read_text()):
         name, _, anchor = target.partition("#")
         path = readme.parent / name if name else readme
         assert path.exists(), target
         titles = re.findall(r"^#+ (.*)$", path.read_text(), re.M) if anchor else [""]
         assert anchor in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}, target
-    for document, code in INLINE:  # but for files that a README asks the reader to add
+    for document, code in INLINE:  # except files that the README tells the reader to create
         if document == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code):
             assert (REPO / code).exists(), code
 
@@ -153,7 +163,7 @@ def test_examples_of_records_are_records(block: Block) -> None:
         Record.of(json.loads(line))
 
 
-def test_the_example_of_a_space_is_one(tmp_path: Path) -> None:
+def test_the_example_of_a_space_is_valid(tmp_path: Path) -> None:
     (example,) = [block for block in BLOCKS if block.language == "yaml"]
     (tmp_path / "space.yaml").write_text(example.text)
     assert load_config(SweepConfig, tmp_path / "space.yaml").trials == 24
@@ -171,7 +181,7 @@ def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> N
     examples = re.findall(r"^ *(agggen .*(?:\\\n.*)*)", help_text, re.M)
     for words in commands_of("\n".join(examples)):
         if words[0] == "agggen":
-            check_command(words, REPO, whole=True)
+            check_command(words, REPO, complete=True)
 
 
 @pytest.mark.parametrize("title", ["## Settings of search", "## Training on a cluster"])
@@ -188,7 +198,7 @@ def test_tables_of_settings_name_the_defaults(title: str) -> None:
 
 
 def rows_of_results() -> Iterator[tuple[str, list[str]]]:
-    """The name of a reproduced table, and the cells of a row that a README shows of it, without the first."""
+    """(name of the reproduced table, cells without the first) of each table row in the READMEs."""
     for row in (REPO / "README.md").read_text().splitlines():
         if row.startswith("|") and (match := re.search(r"`agggen reproduce ([\w.-]+)`", row)):
             yield match[1], row.split("|")[2:-2]
@@ -197,7 +207,7 @@ def rows_of_results() -> Iterator[tuple[str, list[str]]]:
         yield from ((name, row.split("|")[2:-1]) for row in re.findall(r"^\|.*\d.*\|$", section, re.M))
 
 
-def test_results_are_those_of_the_records(capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_in_readmes_equal_the_run_records(capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(rows_of_results())
     assert len(rows) > 20
     number = r"\d*\.\d+"
@@ -219,7 +229,7 @@ def lacks(words: list[str]) -> list[str]:
 
 OURS = [(block, words[1:]) for block in SHELL for words in commands_of(block.text) if words[0] == "agggen"]
 EXAMPLE = {"id": "x", "triples": [["Aromi", name, "English"] for name in ("food", "near", "area")]}
-"""Fits the plan of a README."""
+"""A record that fits the plan in a README."""
 FILMS = "title,director,year,text\n" + "".join(
     f"Film {year},Ada Moss,{year},Ada Moss directed Film {year} in {year}.\n" for year in range(1990, 2010)
 )
@@ -227,7 +237,7 @@ FILMS = "title,director,year,text\n" + "".join(
 
 @pytest.fixture
 def example_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the READMEs name, and a small model of random weights as the run NAME."""
+    """A folder with the files that READMEs name, and a model with random weights as the run NAME."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
     records = list(elements_records("dev"))[:3]
@@ -273,6 +283,6 @@ def test_python_blocks_run(block: Block, example_files: Path, monkeypatch: pytes
     exec(compile(block.text, str(block), "exec"), {})
 
 
-def test_every_reason_not_to_run_a_command_is_needed() -> None:
+def test_every_reason_not_to_run_a_command_applies() -> None:
     for pattern in NEEDS:
         assert any(re.search(pattern, " ".join(words)) for _, words in OURS), pattern

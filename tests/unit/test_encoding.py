@@ -1,4 +1,4 @@
-"""Encoding of records and texts: predicate table, facts, hard alignment as bit masks, rejects."""
+"""Encoding of records and texts: predicate table, facts, bit masks of the hard alignment, rejects."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("facts", [[], [""], ["  ", "\n"], ["\uffed"]])
-def test_a_text_without_words_is_refused_by_its_record(encoder: Encoder, facts: list[str]) -> None:
+def test_the_error_for_a_text_without_words_names_its_record(encoder: Encoder, facts: list[str]) -> None:
     with pytest.raises(RecordError, match=r"record 'oda': the text .* contains no words"):
         encoder.example(record(), facts)
 
@@ -150,7 +150,7 @@ def test_the_group_size_is_limited_by_the_model(encoder: Encoder) -> None:
 # --- corpora ---
 
 
-def test_without_a_segmenter_the_corpus_s_own_facts_are_kept() -> None:
+def test_without_a_segmenter_the_facts_of_the_corpus_are_kept() -> None:
     assert segmented([record()], None, []) == [record()]
     with pytest.raises(RecordError, match="record 'bare' has a reference without facts; set facts"):
         segmented([record(), record(None, identifier="bare")], None, [])

@@ -1,4 +1,4 @@
-"""The command without the extras: what needs none works; other commands name the extra to install."""
+"""The command without extras: it works where it needs none; otherwise it names the extra to install."""
 
 import json
 import re
@@ -37,7 +37,7 @@ open("results.json", "w").write(json.dumps(results))
 
 
 def results_of(commands: list[str], folder: Path) -> dict[str, tuple[Any, str, str]]:
-    """Exit code, stdout and stderr of each command, without the extras."""
+    """Runs each command without the extras; returns exit code, stdout and stderr by command."""
     (folder / "commands.json").write_text(json.dumps([command.split() for command in commands]))
     done = python_without(ABSENT, RUN, folder)
     assert done.returncode == 0, done.stderr
@@ -116,7 +116,7 @@ def trained(tmp_path: Path) -> Path:
     return save_tiny_bundle(tmp_path / "model", [record])
 
 
-def test_the_extras_are_those_of_the_package() -> None:
+def test_the_tested_extras_are_those_of_pyproject() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     (ours,) = (requirement for requirement in extras["dev"] if requirement.startswith("agggen["))

@@ -14,7 +14,7 @@ PIECES = (
     "Bolt who is and was written by J. R. R. Tolkien , it It serves food; but while which has near U.S. 3.5 . ! \n \t "
     "« » The they that located in serving - \u00a0 \u2003 Ünï"
 )
-NAMES = ("embedded", "clauses", "sentences")  # the segmenters that need no archive
+NAMES = ("embedded", "clauses", "sentences")  # segmenters without an archive
 WORDS = st.sampled_from(PIECES.split(" "))
 
 

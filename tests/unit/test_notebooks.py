@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, and their outputs in the repository are small."""
+"""The notebooks run without errors, and their stored outputs are small."""
 
 import json
 from pathlib import Path
@@ -27,6 +27,6 @@ def test_the_outputs_in_the_repository_are_small() -> None:
 
 @pytest.mark.slow
 def test_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # in one folder: the last uses the model of the first
+    monkeypatch.chdir(tmp_path)  # in one folder, since the last notebook uses the first one's model
     for path in NOTEBOOKS:
         assert kinds(run(path)) == kinds(json.loads(path.read_text())), path.name

@@ -1,4 +1,4 @@
-"""p(z | x) of a record against enumeration, sampling, and proofs of optimality."""
+"""The plan distribution p(z | x): comparison with enumeration, sampling, and proofs of optimality."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.test_planning import all_plans, chain_score, make_scores
 
 
 def enumerated(scores: PlanScores, largest: int, reward: float = 0.0) -> dict[IndexPlan, float]:
-    """The probability of every plan."""
+    """The probability of every plan, by enumeration."""
     plans = all_plans(scores.n_predicates, largest)
     weights = [math.exp(chain_score(scores, plan) + reward * len(plan)) for plan in plans]
     total = math.fsum(weights)
@@ -32,11 +32,11 @@ def enumerated(scores: PlanScores, largest: int, reward: float = 0.0) -> dict[In
 def test_probabilities_equal_enumeration(level: int | None, reward: float) -> None:
     scores = make_scores(3, 4, 3)
     distribution = PlanDistribution(4, scores, level=level, reward=reward)
-    twin = enumerated(scores, level or 3, reward)
+    expected = enumerated(scores, level or 3, reward)
     plans, proven = distribution.k_best(10_000)
-    assert proven and {plan.states for plan in plans} == set(twin)
+    assert proven and {plan.states for plan in plans} == set(expected)
     for plan in plans:
-        assert plan.log_probability == pytest.approx(math.log(twin[plan.states]), abs=1e-9)
+        assert plan.log_probability == pytest.approx(math.log(expected[plan.states]), abs=1e-9)
         assert plan.score == plan.log_probability == distribution.scored(plan.states).log_probability
     assert [plan.score for plan in plans] == sorted((plan.score for plan in plans), reverse=True)
 
@@ -50,13 +50,13 @@ def test_a_plan_outside_the_level_has_no_probability() -> None:
 
 @pytest.mark.parametrize("groups", [((0,), (3,)), ((0, 3),)])
 def test_groups_of_unknown_predicates_follow_the_plan(groups: IndexPlan) -> None:
-    """Predicates 0 and 3 of five are unknown; plans are those of the other three, followed by these two."""
+    """Predicates 0 and 3 of five are unknown: the groups of the other three come first."""
     scores = make_scores(5, 3, 2)
     distribution = PlanDistribution(5, scores, groups)
     plans, _ = distribution.k_best(1000)
-    twin = enumerated(scores, 2)
+    expected = enumerated(scores, 2)
     renamed = {
-        (*(tuple((1, 2, 4)[i] for i in group) for group in plan), *groups): share for plan, share in twin.items()
+        (*(tuple((1, 2, 4)[i] for i in group) for group in plan), *groups): share for plan, share in expected.items()
     }
     assert {plan.states: math.exp(plan.score) for plan in plans} == pytest.approx(renamed)
     assert distribution.complete(((3,), (4,)))[:2] == ((3,), (4,))
@@ -69,34 +69,34 @@ def test_groups_of_unknown_predicates_follow_the_plan(groups: IndexPlan) -> None
 
 def test_samples_follow_the_probabilities() -> None:
     scores = make_scores(2, 3, 2)
-    twin = enumerated(scores, 2)
+    expected = enumerated(scores, 2)
     drawn = Counter(plan.states for plan in sample(scores, 20_000, np.random.default_rng(1)))
-    for plan, share in twin.items():
+    for plan, share in expected.items():
         assert drawn[plan] / 20_000 == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / 20_000) + 1e-9)
 
 
 def test_top_p_draws_the_most_probable_groups_only() -> None:
     scores = make_scores(2, 3, 2)
-    twin = enumerated(scores, 2)
+    expected = enumerated(scores, 2)
 
     def chance(prefix: IndexPlan) -> float:
-        return math.fsum(share for plan, share in twin.items() if plan[: len(prefix)] == prefix)
+        return math.fsum(share for plan, share in expected.items() if plan[: len(prefix)] == prefix)
 
-    kept: set[IndexPlan] = set()
-    open_: list[IndexPlan] = [()]
-    while open_:
-        prefix = open_.pop()
+    reachable: set[IndexPlan] = set()
+    prefixes: list[IndexPlan] = [()]
+    while prefixes:
+        prefix = prefixes.pop()
         if sum(map(len, prefix)) == 3:
-            kept.add(prefix)
+            reachable.add(prefix)
             continue
-        following = {plan[len(prefix)] for plan in twin if plan[: len(prefix)] == prefix}
+        following = {plan[len(prefix)] for plan in expected if plan[: len(prefix)] == prefix}
         total = 0.0
         for group in sorted(following, key=lambda group: -chance((*prefix, group))):
             if total < 0.7:
-                open_.append((*prefix, group))
+                prefixes.append((*prefix, group))
             total += chance((*prefix, group)) / chance(prefix)
     drawn = {plan.states for plan in sample(scores, 5000, np.random.default_rng(1), top_p=0.7)}
-    assert drawn == kept != set(twin)
+    assert drawn == reachable != set(expected)
 
 
 def test_sampling_is_reproducible_and_needs_exact_tables() -> None:
@@ -109,21 +109,21 @@ def test_sampling_is_reproducible_and_needs_exact_tables() -> None:
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 6), largest=st.integers(1, 3), k=st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
 def test_proven_plans_equal_exact_planning(seed: int, n: int, largest: int, k: int) -> None:
-    """On records that are small enough for exact planning, which is disabled here."""
+    """Exact planning, with which the results are compared, is disabled during the search."""
     scores = make_scores(seed, n, largest)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exact, "MAX_TRANSITIONS", 0)
         plans, proven = search(scores, k)
         prefix_plans, prefix_proven = search(scores, 1, prefix=((n - 1,),))
-    twin = k_best(scores, k)
-    assert [plan.score for plan in plans] == pytest.approx([plan.score for plan in twin[: len(plans)]], abs=1e-9)
+    expected = k_best(scores, k)
+    assert [plan.score for plan in plans] == pytest.approx([plan.score for plan in expected[: len(plans)]], abs=1e-9)
     if proven:
-        assert [plan.states for plan in plans] == [plan.states for plan in twin]
+        assert [plan.states for plan in plans] == [plan.states for plan in expected]
     if prefix_proven:
         assert prefix_plans[0].states == k_best(scores, 1, prefix=((n - 1,),))[0].states
 
 
-def test_plans_beyond_the_tables_have_proofs_but_no_probability() -> None:
+def test_plans_of_large_records_may_be_proven_but_have_no_probability() -> None:
     proofs = 0
     for seed in range(5):
         scores = make_scores(seed, 15, 2)
@@ -140,7 +140,7 @@ def test_plans_beyond_the_tables_have_proofs_but_no_probability() -> None:
     assert proofs
 
 
-def test_without_proof_the_plans_of_the_beam_are_returned_as_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_proof_the_plans_of_the_beam_are_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MAX_EXPANSIONS", 0)
     scores = make_scores(1, 15, 2)
     plans, proven = PlanDistribution(15, scores).k_best(3)

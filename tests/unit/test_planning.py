@@ -21,7 +21,7 @@ small = given(seed=st.integers(0, 10**6), n=st.integers(1, 5), largest=st.intege
 
 
 def make_scores(seed: int, n: int, largest: int = 3, whole_numbers: bool = False) -> PlanScores:
-    """Random scores; whole numbers make many exact ties."""
+    """Random scores; with `whole_numbers`, many plans tie exactly."""
     rng = np.random.default_rng(seed)
 
     def draw(*shape: int) -> np.ndarray:
@@ -31,8 +31,8 @@ def make_scores(seed: int, n: int, largest: int = 3, whole_numbers: bool = False
     return PlanScores(draw(n), draw(n, n), draw(n), draw(n, n), draw(2, size), largest)
 
 
-def cuts(order: tuple[int, ...], largest: int) -> list[IndexPlan]:
-    """All wait (0) / emit (1) patterns over an order; the last predicate always emits (paper section 3.4)."""
+def aggregations_of(order: tuple[int, ...], largest: int) -> list[IndexPlan]:
+    """The plans of all wait (0) / emit (1) patterns over an order; the last predicate emits (paper section 3.4)."""
     plans = []
     for pattern in product((0, 1), repeat=len(order) - 1):
         groups: list[tuple[int, ...]] = []
@@ -48,13 +48,11 @@ def cuts(order: tuple[int, ...], largest: int) -> list[IndexPlan]:
 
 
 def all_plans(n: int, largest: int) -> list[IndexPlan]:
-    return [plan for order in permutations(range(n)) for plan in cuts(order, largest)]
+    return [plan for order in permutations(range(n)) for plan in aggregations_of(order, largest)]
 
 
 def chain_score(scores: PlanScores, plan: IndexPlan, prefix: IndexPlan = ()) -> float:
-    """The definition, for the groups after `prefix`: start[first] + sum of within (the last group's own) + sum of out
-    across boundaries.
-    """
+    """The score of the groups after `prefix` by definition: `start` + all `within` + `out` between groups."""
     total, groups = 0.0, (*prefix, *plan)
     for index in range(len(prefix), len(groups)):
         first = groups[index][0]
@@ -79,12 +77,12 @@ def test_k_best_and_partition_equal_enumeration(n: int, largest: int, seed: int,
     scores = make_scores(seed, n, largest)
     for level in (None, *range(1, largest + 1)):
         limited = scores.adjusted(level)
-        twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, level or largest)])
+        expected = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, level or largest)])
         plans = k_best(limited, k)
-        assert states_of(plans) == [plan for _, plan in twin[:k]]
-        assert [plan.score for plan in plans] == pytest.approx([score for score, _ in twin[:k]], abs=1e-12)
+        assert states_of(plans) == [plan for _, plan in expected[:k]]
+        assert [plan.score for plan in plans] == pytest.approx([score for score, _ in expected[:k]], abs=1e-12)
         assert [plan.score for plan in plans] == [plan_score(limited, plan.states) for plan in plans]
-        total = math.log(math.fsum(math.exp(score) for score, _ in twin))
+        total = math.log(math.fsum(math.exp(score) for score, _ in expected))
         assert log_partition(limited) == pytest.approx(total, abs=1e-12)
 
 
@@ -92,17 +90,17 @@ def test_k_best_and_partition_equal_enumeration(n: int, largest: int, seed: int,
 @settings(max_examples=40, deadline=None)
 def test_ties_are_broken_lexicographically(seed: int, n: int, largest: int, k: int) -> None:
     scores = make_scores(seed, n, largest, whole_numbers=True)
-    twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, largest)])[:k]
-    assert [(plan.score, plan.states) for plan in k_best(scores, k)] == twin
-    assert states_of(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
+    expected = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, largest)])[:k]
+    assert [(plan.score, plan.states) for plan in k_best(scores, k)] == expected
+    assert states_of(beam_plans(scores, k, width=10**6)) == [plan for _, plan in expected]
 
 
 def order_log_probability(scores: PlanScores, order: tuple[int, ...]) -> float:
     total = float(scores.inside_start[order[0]])
     for position in range(1, len(order)):
         row = scores.inside[order[position - 1]]
-        left = [row[i] for i in range(scores.n_predicates) if i not in order[:position]]
-        total += float(row[order[position]]) - math.log(math.fsum(math.exp(logit) for logit in left))
+        unused = [row[i] for i in range(scores.n_predicates) if i not in order[:position]]
+        total += float(row[order[position]]) - math.log(math.fsum(math.exp(logit) for logit in unused))
     return total
 
 
@@ -111,13 +109,13 @@ def boundary_score(scores: PlanScores, plan: IndexPlan) -> float:
 
 
 def beam_orders(scores: PlanScores, beam: int) -> list[tuple[int, ...]]:
-    """Left-to-right beam search written out; prefixes are scored with the mask they had at each step."""
+    """Left-to-right beam search over orders, without incremental scores."""
     n = scores.n_predicates
-    kept: list[tuple[int, ...]] = [()]
+    orders: list[tuple[int, ...]] = [()]
     for _ in range(n):
-        longer = [(*order, i) for order in kept for i in range(n) if i not in order]
-        kept = sorted(longer, key=lambda order: (-order_log_probability(scores, order), order))[:beam]
-    return kept
+        longer = [(*order, i) for order in orders for i in range(n) if i not in order]
+        orders = sorted(longer, key=lambda order: (-order_log_probability(scores, order), order))[:beam]
+    return orders
 
 
 @small
@@ -125,28 +123,28 @@ def beam_orders(scores: PlanScores, beam: int) -> list[tuple[int, ...]]:
 def test_two_stage_equals_the_procedure_of_the_paper(seed: int, n: int, largest: int, k: int) -> None:
     scores = make_scores(seed, n, largest)
     for beam, orders in ((3, beam_orders(scores, 3)), (1000, list(permutations(range(n))))):
-        twin = []
+        expected = []
         for order in orders:
-            patterns = ranked([(boundary_score(scores, plan), plan) for plan in cuts(order, largest)])[:k]
-            twin += [(order_log_probability(scores, order) + score, plan) for score, plan in patterns]
+            patterns = ranked([(boundary_score(scores, plan), plan) for plan in aggregations_of(order, largest)])[:k]
+            expected += [(order_log_probability(scores, order) + score, plan) for score, plan in patterns]
         plans = two_stage(scores, beam=beam, top=k)
-        twin = ranked(twin)
-        assert states_of(plans) == [plan for _, plan in twin]
-        assert [plan.score for plan in plans] == pytest.approx([score for score, _ in twin], abs=1e-12)
+        expected = ranked(expected)
+        assert states_of(plans) == [plan for _, plan in expected]
+        assert [plan.score for plan in plans] == pytest.approx([score for score, _ in expected], abs=1e-12)
 
 
-def test_two_stage_copes_with_many_predicates() -> None:
+def test_two_stage_plans_records_of_40_predicates() -> None:
     plans = two_stage(make_scores(1, 40, 2))
     assert all(sorted(i for state in plan.states for i in state) == list(range(40)) for plan in plans)
 
 
 def test_extreme_logits_stay_finite() -> None:
     scores = make_scores(2, 5)
-    wild = replace(scores, inside=scores.inside * 1e4, out=scores.out * 1e4, within=scores.within * 1e4)
-    for plan in two_stage(wild, beam=200):  # a used predicate's far greater logit does not bring it back
+    extreme = replace(scores, inside=scores.inside * 1e4, out=scores.out * 1e4, within=scores.within * 1e4)
+    for plan in two_stage(extreme, beam=200):  # however large its logit, a predicate is used once
         assert math.isfinite(plan.score)
         assert sorted(i for state in plan.states for i in state) == list(range(5))
-    total, best = log_partition(wild), k_best(wild, 1)[0].score
+    total, best = log_partition(extreme), k_best(extreme, 1)[0].score
     assert total is not None and total >= best and math.isfinite(total)
 
 
@@ -173,7 +171,7 @@ def test_random_order_ablation_aggregates_one_shuffled_order() -> None:
     assert len(drawn) > 20
 
 
-def test_no_aggregation_ablation_keeps_the_orders_ranking() -> None:
+def test_no_aggregation_ablation_ranks_plans_by_their_order() -> None:
     scores = make_scores(8, 5)
     plans = no_aggregation(scores, beam=4)
     assert [(tuple(i for (i,) in plan.states), plan.score) for plan in plans] == orderings(scores, 4)

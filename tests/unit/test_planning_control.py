@@ -1,4 +1,4 @@
-"""Human plans: resolved, refused, completed by the most probable continuation."""
+"""Human plans are resolved to indices, completed by the most probable continuation, or refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen.planning import PlanDistribution, named_plan, resolve_plan
 from agggen.planning.exact import k_best
 from agggen.planning.scores import plan_score
 from agggen.records import Plan, Record, Triple
-from tests.unit.test_planning import chain_score, cuts, make_scores
+from tests.unit.test_planning import aggregations_of, chain_score, make_scores
 
 NAMES = ("eatType", "near", "customer rating", "food", "area")
 RECORD = Record("r7", tuple(Triple("The Mill", name, "x") for name in NAMES))
@@ -27,18 +27,18 @@ def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st
     order = tuple(np.random.default_rng(seed).permutation(n).tolist())
     n_prefix = data.draw(st.integers(0, n), label="predicates in the prefix")
     # Groups of a human prefix may be larger than L.
-    prefix = data.draw(st.sampled_from(cuts(order[:n_prefix], 5)), label="prefix") if n_prefix else ()
+    prefix = data.draw(st.sampled_from(aggregations_of(order[:n_prefix], 5)), label="prefix") if n_prefix else ()
     level = data.draw(st.sampled_from([None, *range(1, min(largest, n) + 1)]), label="level")
     continuations = [
         continuation
-        for left in permutations(order[n_prefix:])
-        for continuation in (cuts(left, level or largest) if left else [()])
+        for unused in permutations(order[n_prefix:])
+        for continuation in (aggregations_of(unused, level or largest) if unused else [()])
     ]
-    twin = sorted((-chain_score(scores, continuation, prefix), prefix + continuation) for continuation in continuations)
-    assert PlanDistribution(n, scores, level=level).complete(prefix) == twin[0][1]
+    best = sorted((-chain_score(scores, continuation, prefix), prefix + continuation) for continuation in continuations)
+    assert PlanDistribution(n, scores, level=level).complete(prefix) == best[0][1]
     plans = k_best(scores.adjusted(level), 10, prefix)
-    assert [plan.states for plan in plans] == [plan for _, plan in twin[:10]]
-    assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in twin[:10]], abs=1e-12)
+    assert [plan.states for plan in plans] == [plan for _, plan in best[:10]]
+    assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in best[:10]], abs=1e-12)
 
 
 @pytest.mark.parametrize(

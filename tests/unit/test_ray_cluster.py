@@ -1,4 +1,4 @@
-"""Errors of clusters that do not exist. Integration tests start Ray."""
+"""Errors about missing clusters; Ray itself is tested in tests/integration."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ from tests.processes import free_ports
 
 @pytest.fixture
 def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine where no cluster runs; the file where Ray notes the last one."""
+    """A machine without a cluster; returns the file in which Ray stores the address of the last one."""
     pytest.importorskip("ray", reason="Ray is not installed")
     if any("gcs_server" in (process.info["name"] or "") for process in psutil.process_iter(["name"])):
         pytest.skip("a Ray cluster runs on this machine, and auto finds it")
@@ -29,14 +29,14 @@ def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_auto_reads_the_file_in_the_folder_that_ray_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: the file was looked for where Python's tempfile has its files, so on macOS it was never found."""
+    """Regression: the file was searched in Python's temporary folder, which differs from Ray's on macOS."""
     for name in ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "ray").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as server:
         (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{server.getsockname()[1]}")
-        with suppress(OSError):  # of a cluster that was started on this machine
+        with suppress(OSError):  # as for a cluster on this machine
             check_reachable("auto")
         server.setblocking(False)
         with pytest.raises(BlockingIOError):  # nothing has connected
@@ -56,7 +56,7 @@ def test_auto_reads_the_file_in_the_folder_that_ray_uses(tmp_path: Path, monkeyp
 def test_an_address_without_a_cluster_is_an_error_within_seconds(
     address: str | None, message: str, no_cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray itself retries for more than a minute."""
+    """Without the check, Ray retries for more than a minute."""
     (port,) = free_ports(1)
     if address is None:
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
@@ -102,4 +102,4 @@ with connected("local", cpus=1) as cluster:
     mode, path, bits = done.stdout.split()
     assert mode == "token"
     assert stat.S_IMODE(int(bits)) == 0o600
-    assert not os.path.exists(path)  # it was deleted with the process
+    assert not os.path.exists(path)  # deleted at the end of the process

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
 
-def test_the_client_of_ray_serve() -> None:
+def test_ray_serve_has_the_used_client_methods() -> None:
     from ray.serve._private.client import ServeControllerClient
     from ray.serve.context import _get_global_client
 
@@ -28,7 +28,7 @@ def test_ray_tune_copies_no_credentials_to_trials(monkeypatch: pytest.MonkeyPatc
     assert not [name for name in copied if name.startswith("AWS_")]
 
 
-def test_the_startup_errors_of_ray_train() -> None:
+def test_ray_train_has_the_used_startup_errors() -> None:
     from agggen_platform.ray_private import startup_errors
 
     assert all(issubclass(error, Exception) for error in startup_errors())

@@ -1,4 +1,4 @@
-"""Records of the catalogue and of prepared folders in a store."""
+"""Records of catalogue corpora and of prepared folders in a store."""
 
 from pathlib import Path
 

@@ -55,7 +55,7 @@ def stopped(trainer: Trainer) -> None:
     trainer.stop_requested = True
 
 
-class Follow(Callback):
+class ActAtUpdate(Callback):
     """Counts updates by stage, and calls `act` at one of them."""
 
     def __init__(self, at: tuple[str, int], act: Callable[[Trainer], None]) -> None:
@@ -71,7 +71,7 @@ class Follow(Callback):
 def run(
     output: Path, at: tuple[str, int] = ("", 0), act: Callable[[Trainer], None] = killed, **training: Any
 ) -> tuple[agggen.Model, Counter[str]]:
-    follow = Follow(at, act)
+    follow = ActAtUpdate(at, act)
     settings = SETTINGS | {"training": TRAINING | training}
     return agggen.train(DATA, "tiny", output, callbacks=[follow], progress=False, **settings), follow.updates
 
@@ -81,13 +81,12 @@ def same_weights(one: agggen.Model, other: agggen.Model) -> bool:
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[agggen.Model, Counter[str]]:
-    """An uninterrupted run."""
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[agggen.Model, Counter[str]]:
     return run(tmp_path_factory.mktemp("run"))
 
 
-def test_a_run_writes_the_bundle_that_it_returns(full: tuple[agggen.Model, Counter[str]]) -> None:
-    model, updates = full
+def test_a_run_writes_the_bundle_that_it_returns(uninterrupted: tuple[agggen.Model, Counter[str]]) -> None:
+    model, updates = uninterrupted
     folder = model.path.parent
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == {
         *(f"bundle/{name}" for name in (*FILES, "manifest.json")),
@@ -105,12 +104,12 @@ def test_a_run_writes_the_bundle_that_it_returns(full: tuple[agggen.Model, Count
     assert len(bundle.generator().generate(DEV)) == 3
 
 
-def test_a_run_is_determined_by_its_seed(full: tuple[agggen.Model, Counter[str]], tmp_path: Path) -> None:
+def test_a_run_is_determined_by_its_seed(uninterrupted: tuple[agggen.Model, Counter[str]], tmp_path: Path) -> None:
     torch.rand(5)
-    assert same_weights(run(tmp_path / "again")[0], full[0])
+    assert same_weights(run(tmp_path / "again")[0], uninterrupted[0])
     threads, state = torch.get_num_threads(), torch.random.get_rng_state()
     other, updates = run(tmp_path / "other", seed=4, threads=threads + 1, joint={"epochs": 0})
-    assert not same_weights(other, full[0]) and updates.keys() == {"baseline"}
+    assert not same_weights(other, uninterrupted[0]) and updates.keys() == {"baseline"}
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -118,7 +117,7 @@ def test_a_run_is_determined_by_its_seed(full: tuple[agggen.Model, Counter[str]]
 @pytest.mark.parametrize(
     ("act", "at", "second"),
     [
-        (killed, ("baseline", 5), {"baseline": 3, "joint": 6}),  # its last checkpoint is that of the first evaluation
+        (killed, ("baseline", 5), {"baseline": 3, "joint": 6}),  # the last checkpoint is that of the first evaluation
         (killed, ("joint", 1), {"joint": 6}),
         (killed, ("joint", 4), {"joint": 3}),
         (stopped, ("baseline", 2), {"baseline": 4, "joint": 6}),
@@ -127,7 +126,7 @@ def test_a_run_is_determined_by_its_seed(full: tuple[agggen.Model, Counter[str]]
     ],
 )
 def test_an_interrupted_run_resumes_exactly(
-    full: tuple[agggen.Model, Counter[str]],
+    uninterrupted: tuple[agggen.Model, Counter[str]],
     tmp_path: Path,
     act: Callable[[Trainer], None],
     at: tuple[str, int],
@@ -139,12 +138,12 @@ def test_an_interrupted_run_resumes_exactly(
     assert not (tmp_path / "bundle").exists()
     torch.manual_seed(99)
     model, updates = run(tmp_path)
-    assert updates == second, "what was done is not done again"
-    assert same_weights(model, full[0]) and model.bundle.metrics == full[0].bundle.metrics
+    assert updates == second, "a finished update was repeated"
+    assert same_weights(model, uninterrupted[0]) and model.bundle.metrics == uninterrupted[0].bundle.metrics
 
 
 def test_a_run_killed_before_writing_its_bundle_only_writes_it(
-    full: tuple[agggen.Model, Counter[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: tuple[agggen.Model, Counter[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def disk_full(*_: object) -> str:
         raise OSError("no space left on device")
@@ -153,17 +152,17 @@ def test_a_run_killed_before_writing_its_bundle_only_writes_it(
         patch.setattr("agggen.api.save_bundle", disk_full)
         run(tmp_path)
     model, updates = run(tmp_path)
-    assert not updates and same_weights(model, full[0])
+    assert not updates and same_weights(model, uninterrupted[0])
 
 
-# --- preparing ---
+# --- preparation ---
 
 
 def test_every_reference_becomes_an_example_and_limit_counts_records() -> None:
     data, limited = prepare(config(), TRAIN, DEV), prepare(config(corpus={"limit": 4}), TRAIN, DEV)
     assert (len(data.train), len(data.dev), len(limited.train), len(limited.dev)) == (18, 6, 8, 6)
     assert {example.id for example in limited.train} == {f"person-{index}" for index in range(4)}
-    assert len(limited.encoder.vocabulary) < len(data.encoder.vocabulary), "it knows the words of those alone"
+    assert len(limited.encoder.vocabulary) < len(data.encoder.vocabulary), "words of other records"
 
 
 def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
@@ -218,7 +217,7 @@ def test_large_records_and_texts_without_words_are_rejected() -> None:
     assert str(rejects[-1]) == f"people/train: record 'wordless': the text {JOINER!r} contains no words"
     assert [reject.id for reject in data.rejects["people/dev"]] == ["wordless"]
     assert [example.id for example in data.train] == [r.id for r in TRAIN for _ in range(2)] + ["wordless"] * 2
-    assert not any(name.startswith("p1") for name in data.encoder.predicates), "nothing is learned from rejected texts"
+    assert not any(name.startswith("p1") for name in data.encoder.predicates), "learned from rejected texts"
     assert not prepare(config(), TRAIN, DEV).rejects
 
 
@@ -234,7 +233,7 @@ def test_an_unavailable_device_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "values", "message"),
     [
-        (CorpusConfig, {"limit": -5}, "limit must be at least 0, not -5"),  # once cut records off the end
+        (CorpusConfig, {"limit": -5}, "limit must be at least 0, not -5"),  # regression: removed records from the end
         (ModelConfig, {"heads": 0}, "model.heads must be at least 1"),
         (ModelConfig, {"width": 15, "heads": 3}, "model.width 15 must be even"),
         (ModelConfig, {"heads": 3}, "a multiple of the 3 heads"),

@@ -26,7 +26,7 @@ RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydroge
 
 
 def test_the_included_bundle_has_the_configuration_and_data_of_its_preset() -> None:
-    """After a change of the preset or corpus, rebuild it by `make bundle` and update FINGERPRINT."""
+    """After a change of preset or corpus, run `make bundle` and update FINGERPRINT."""
     folder = SHIPPED["elements"]
     described = describe_bundle(folder)
     assert fingerprint(folder) == FINGERPRINT
@@ -39,7 +39,7 @@ def test_the_included_bundle_has_the_configuration_and_data_of_its_preset() -> N
     assert sum(file.stat().st_size for file in folder.iterdir()) < 4e6
 
 
-def test_commands_without_a_bundle_use_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_without_a_bundle_use_the_included_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["generate"], ["generate", "elements"], ["plan"], ["align"]):
         line = RECORD | ({"references": ["Hydrogen is a nonmetal."]} if words == ["align"] else {})
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(line).encode())))
@@ -51,7 +51,7 @@ def test_commands_without_a_bundle_use_it(run: Run, monkeypatch: pytest.MonkeyPa
     assert FINGERPRINT in run("inspect")[1]
 
 
-def test_it_writes_the_example_of_the_readme() -> None:
+def test_the_included_bundle_generates_the_example_of_the_readme() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## One example")[2].partition("\n## ")[0]
     blocks = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
@@ -60,7 +60,7 @@ def test_it_writes_the_example_of_the_readme() -> None:
     assert str(load_model("elements").generate(record)) == expected
 
 
-def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
+def test_out_of_vocabulary_words_are_marked_as_copied() -> None:
     text = load_model("elements").generate({"id": "X", "triples": [["Xenonium", "symbol", "Xq"]]}, plan="[symbol]")
     copied = [text.text[start:end] for start, end in text.copied]
     assert set(copied) == {"Xenonium", "Xq"} and text.as_dict()["copied"] == [list(span) for span in text.copied]
@@ -70,13 +70,13 @@ def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
 
 def test_a_local_bundle_of_the_same_name_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "elements").mkdir()  # say a corpus
+    (tmp_path / "elements").mkdir()  # such as a corpus
     assert load_model("elements").path == SHIPPED["elements"]
     shutil.copytree(SHIPPED["elements"], tmp_path / "elements" / "bundle")
     assert load_model("elements").path == Path("elements/bundle")
 
 
-def test_the_endpoint_serves_it_by_its_name() -> None:
+def test_the_endpoint_serves_the_included_bundle_by_name() -> None:
     target = find_target(ServeConfig("elements"))
     assert (target.source, target.display_address, target.fingerprint) == (
         str(SHIPPED["elements"]),

@@ -1,4 +1,4 @@
-"""The stack of one machine: servers that start, die, hang or ignore the stop signal; passwords; environment file."""
+"""The local stack: servers that start, crash, hang or ignore signals; passwords; environment file."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def server(name: str, code: str = LISTENS, patience: float = 60) -> Server:
 
 @contextmanager
 def supervised(folder: Path) -> Iterator[Supervisor]:
-    """A supervisor whose servers and their child processes must all have ended after the block."""
+    """A supervisor; all of its servers and their child processes must have ended after the block."""
     before = set(psutil.Process().children())
     with stack.locked(folder):
         supervisor = Supervisor(folder)
@@ -62,7 +62,7 @@ def test_servers_start_in_order_and_end_in_reverse(tmp_path: Path, capfd: pytest
     assert lines == ["one answers", "two answers", "two has ended", "one has ended"]
 
 
-def test_a_server_that_dies_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_crashed_server_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
     before = set(psutil.Process().children())
     with supervised(tmp_path) as supervisor:
         supervisor.start(server("one"))
@@ -103,7 +103,7 @@ def test_ports_in_use_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_passwords_are_kept_in_a_private_file(tmp_path: Path) -> None:
     passwords = stack.read_passwords(tmp_path)
     assert len(set(passwords.values())) == len(stack.PASSWORDS)
-    assert passwords != stack.read_passwords(tmp_path)  # nothing is stored yet
+    assert passwords != stack.read_passwords(tmp_path)  # no data is stored yet
     servers.write_private(tmp_path / "stack.json", json.dumps({"secrets": passwords}))
     assert stack.read_passwords(tmp_path) == passwords
     assert stat.S_IMODE((tmp_path / "stack.json").stat().st_mode) == 0o600

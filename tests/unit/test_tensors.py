@@ -1,4 +1,4 @@
-"""Writing of tensors: system errors are OSErrors."""
+"""System errors in writing tensors are raised as OSError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_failed_write_raises_oserror_and_keeps_the_file(tmp_path: Path) -> Non
     path = tmp_path / "x"
     path.write_bytes(b"old")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # bytes that a file may have
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # maximum file size in bytes
     try:
         with pytest.raises(OSError) as caught:
             save_tensors(path, {"a": torch.ones(2)})

@@ -24,11 +24,11 @@ def test_real_texts_are_reproduced_from_their_tokens(data_home: Path, corpus: st
 
 
 def test_copying_leaves_few_words_unknown(data_home: Path) -> None:
-    """Of WebNLG's test texts 15 % of the words cannot be generated; all but 2.5 % are in the record."""
+    """15 % of the words of WebNLG's test texts cannot be generated; 2.5 % can be neither generated nor copied."""
     vocabulary = Vocabulary.build(records("train"))
 
     def shares(split: str) -> tuple[float, float]:
-        """The shares of words that are unknown, and that cannot be generated."""
+        """The share of unknown words, and the share of words that cannot be generated."""
         ids: list[int] = []
         for record in records(split):
             source = vocabulary.encode_source(record)

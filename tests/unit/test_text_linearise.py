@@ -35,12 +35,12 @@ def test_words_of_a_name(words_of: Callable[[str], str], name: str, words: str) 
     assert words_of(name) == words
 
 
-def test_linearised_record() -> None:
+def test_a_linearised_record() -> None:
     record = Record.of({"id": 1, "triples": [["Neon", "foundBy", '"W._Ramsay"'], ["Neon", "foundBy", "M. Travers"]]})
     source = linearise(record)
     assert " ".join(source.tokens) == "[CLS] Neon found by W ￭. Ramsay [SEP] Neon found by M ￭. Travers [SEP]"
     assert source.triple == [-1, *[0] * 7, *[1] * 7]
-    assert source.role == [0, *[1, 2, 2, 3, 3, 3, 0] * 2]  # special, subject, predicate, object
+    assert source.role == [0, *[1, 2, 2, 3, 3, 3, 0] * 2]  # roles: special, subject, predicate, object
 
 
 def test_a_name_spelled_like_a_special_token_is_ordinary_text() -> None:

@@ -1,4 +1,4 @@
-"""Tokenisation: exact tokens, and the round trip of every string."""
+"""Tokenisation: exact tokens, lossless round trip of any string."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_tokens(text: str, tokens: str) -> None:
 
 
 @given(AWKWARD, st.booleans())
-def test_offsets_are_the_characters_of_the_tokens(text: str, normalise: bool) -> None:
+def test_offsets_are_the_spans_of_the_tokens(text: str, normalise: bool) -> None:
     previous = 0
     for token in tokenise(text, normalise):
         assert previous <= token.start < token.end <= len(text)

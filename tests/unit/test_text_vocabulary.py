@@ -26,7 +26,7 @@ TRAIN = [
 NEW = record(3, [["Zinc", "symbol", "Zn"], ["Zinc", "hue", "Red"]])
 
 
-def test_the_order_of_ids() -> None:
+def test_ids_are_in_the_documented_order() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     assert vocabulary.words[:7] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[FACT]", "[LAST]", "[END]"]
     assert vocabulary.words[7 : vocabulary.n_output] == ["is", "￭.", "Iron", "Ne", "Neon", "The", "of", "symbol"]

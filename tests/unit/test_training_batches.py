@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from agggen.model.batch import Example
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sort_keys, text_costs
 from agggen.training.schedules import ScheduleName, schedule
-from tests.unit.model.enumeration import kept_sets, members, random_example
+from tests.unit.model.enumeration import fitting_sets, members, random_example
 
 
 @st.composite
 def corpora(draw: st.DrawFn) -> list[Example]:
-    """Examples with random constraints; some facts are left without a fitting set."""
+    """Examples with random constraints, which may exclude all sets of a fact."""
     examples = []
     for seed in range(draw(st.integers(1, 12))):
         n = draw(st.integers(1, 4))
@@ -33,13 +33,14 @@ def corpora(draw: st.DrawFn) -> list[Example]:
     return examples
 
 
-def cost_twin(example: Example, max_group_size: int, max_violations: int) -> int:
-    """`joint_costs` of an example, by enumeration."""
+def enumerated_cost(example: Example, max_group_size: int, max_violations: int) -> int:
     total = 0
     for fact, tokens in enumerate(example.facts):
         required = members(example.required[fact]) if example.required else frozenset()
         forbidden = members(example.forbidden[fact]) if example.forbidden else frozenset()
-        sets = kept_sets(len(example.predicates), max_group_size, example.max_size, required, forbidden, max_violations)
+        sets = fitting_sets(
+            len(example.predicates), max_group_size, example.max_size, required, forbidden, max_violations
+        )
         total += (len(sets) + 1) * (len(tokens) + 1)
     return total
 
@@ -50,14 +51,14 @@ def test_joint_costs_equal_enumeration_in_any_batch(
     examples: list[Example], max_group_size: int, max_violations: int
 ) -> None:
     costs = joint_costs(examples, max_group_size, max_violations)
-    assert costs == [cost_twin(example, max_group_size, max_violations) for example in examples]
+    assert costs == [enumerated_cost(example, max_group_size, max_violations) for example in examples]
     alone = [joint_costs([example], max_group_size, max_violations) for example in examples]
     assert [cost for (cost,) in alone] == costs
 
 
 def test_joint_costs_of_several_blocks() -> None:
     examples = [random_example(seed, 1 + seed % 4, [2, 3]) for seed in range(40)] * 20
-    assert joint_costs(examples, 2) == [cost_twin(example, 2, 0) for example in examples[:40]] * 20
+    assert joint_costs(examples, 2) == [enumerated_cost(example, 2, 0) for example in examples[:40]] * 20
 
 
 def test_the_plain_transformer_decodes_a_text_and_one_end_mark() -> None:
@@ -120,13 +121,13 @@ def test_values_of_the_schedules(name: ScheduleName, first: float, peak: float, 
     rates = [rate(step) for step in range(1, 201)]
     assert max(rates) == pytest.approx(peak)
     assert all(0 < later <= peak for later in rates)
-    assert rates[:50] == sorted(rates[:50]), "rising"
-    assert rates[49:] == sorted(rates[49:], reverse=True), "falling"
+    assert rates[:50] == sorted(rates[:50]), "the warm-up must rise"
+    assert rates[49:] == sorted(rates[49:], reverse=True), "the decay must fall"
 
 
 @pytest.mark.parametrize(("factor", "warmup", "peak"), [(0.1, 8000, 1.118e-3), (0.005, 5000, 7.07e-5)])
 def test_noam_has_the_peak_of_the_original(factor: float, warmup: int, peak: float) -> None:
-    """METHOD 5: no model-size term, so the "learning rate" 0.1 peaks at 1.1e-3."""
+    """METHOD 5 (agggen/README.md): without model size, so the "learning rate" 0.1 has its peak at 1.1e-3."""
     rate = schedule("noam", warmup, 10**6)
     assert factor * rate(warmup) == pytest.approx(peak, rel=1e-3)
     assert rate(warmup) == pytest.approx(warmup**-0.5)

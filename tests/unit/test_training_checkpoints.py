@@ -22,14 +22,14 @@ from agggen.training.loop import Stage, StageConfig, Trainer
 from tests.unit.toy_training import (
     CONFIG,
     DEV,
-    DROPPING,
+    DROPOUT,
     STAGES,
     TRAIN,
     Log,
     callback,
-    exchange,
     fresh_model,
     same,
+    shuffle,
     trainer,
     weights,
 )
@@ -37,7 +37,7 @@ from tests.unit.toy_training import (
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("stop_at", [1, 5, 7, 12])
-@pytest.mark.parametrize(("accumulate", "substitute"), [(1, None), (2, exchange)])
+@pytest.mark.parametrize(("accumulate", "substitute"), [(1, None), (2, shuffle)])
 def test_a_stopped_run_resumes_exactly(
     tmp_path: Path, stage: Stage, stop_at: int, accumulate: int, substitute: Any
 ) -> None:
@@ -53,7 +53,7 @@ def test_a_stopped_run_resumes_exactly(
     assert not stopped.run().done
     assert stopped.progress.step == stop_at == len(before_stop.losses)
     Snapshot.of(stopped).write(tmp_path / "checkpoint")
-    torch.rand(13)  # the state of the process that continues is another
+    torch.rand(13)  # the resuming process has another random state
     resumed = trainer(stage, config, fresh_model(seed=1234), [after_stop], substitute=substitute)
     load_checkpoint(tmp_path / "checkpoint", resumed)
     assert resumed.run() == whole.progress
@@ -108,13 +108,13 @@ def test_checkpoints_are_written_atomically(checkpoint: Path, monkeypatch: pytes
     monkeypatch.setattr(checkpoints.os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         Snapshot.of(trainer()).write(checkpoint)
-    assert checkpoint.read_bytes() == before, "the earlier one is untouched"
+    assert checkpoint.read_bytes() == before, "the previous checkpoint was changed"
 
 
 def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 50 s per update, evaluations after updates 5 and 10, and no log line."""
+    """50 s per update, evaluations after updates 5 and 10, no log lines."""
     saved: list[int] = []
     clock = [0]
     monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: clock[-1])
@@ -145,9 +145,9 @@ def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
         (lambda: trainer(config=replace(CONFIG, schedule="noam")), r"config\.schedule 'linear', this run has 'noam'"),
         (lambda: trainer(seed=6), "written with seed 5, this run has 6"),
         (lambda: trainer("joint"), "written with stage 'baseline', this run has 'joint'"),
-        (lambda: trainer(model=fresh_model(config=replace(DROPPING, width=16))), r"model\.width 8, this run has 16"),
-        (lambda: trainer(model=fresh_model(config=replace(DROPPING, dropout=0.1))), r"model\.dropout 0\.3, .* 0\.1"),
-        (lambda: trainer(model=JointModel(DROPPING, 25, 20, 8)), "model of another shape: size mismatch"),
+        (lambda: trainer(model=fresh_model(config=replace(DROPOUT, width=16))), r"model\.width 8, this run has 16"),
+        (lambda: trainer(model=fresh_model(config=replace(DROPOUT, dropout=0.1))), r"model\.dropout 0\.3, .* 0\.1"),
+        (lambda: trainer(model=JointModel(DROPOUT, 25, 20, 8)), "model of another shape: size mismatch"),
         (lambda: trainer(train=TRAIN[1:]), "written with texts"),
         (lambda: trainer(dev=DEV[1:]), "written with texts"),
     ],

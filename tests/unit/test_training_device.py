@@ -1,4 +1,4 @@
-"""Training steps never wait for the device: tested without a GPU.
+"""Training steps never synchronise with the device; tested without a GPU.
 
 Tensors on the device "meta" have shapes but no values, so operations that read a value (`item`, `nonzero`, a boolean
 index, a copy to main memory) fail here; on a GPU, they would wait for its queue.
@@ -24,7 +24,7 @@ COPIES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
 
 
 class OneDevice(TorchDispatchMode):
-    """Fails on an operation on tensors of two devices, and on a copy to the device that waits for it."""
+    """Fails on operations that mix tensors of two devices, and on blocking copies to the device."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -35,7 +35,7 @@ class OneDevice(TorchDispatchMode):
         result = func(*args, **kwargs)
         if func in COPIES:
             crossed = isinstance(result, Tensor) and result.device.type == "meta" and devices == {"cpu"}
-            assert not crossed or kwargs.get("non_blocking"), f"a copy that waits: {func}"
+            assert not crossed or kwargs.get("non_blocking"), f"blocking copy: {func}"
         else:
             assert len(devices) <= 1, f"{func} mixes {devices}"
         return result
@@ -51,7 +51,7 @@ def test_an_epoch_of_updates_does_not_wait_for_its_device(
     config = replace(CONFIG, alignment_penalty=penalty, log_every=1000)
     training = trainer(stage, config, model=tiny_model(seed=3, history=history).to("meta"))
     for update in training._updates([ALL, ALL[:4]]):
-        training._update(update)  # the lattices of these sizes, which are made once
+        training._update(update)  # builds the cached lattices
         with OneDevice():
             training._update(update)
 

@@ -26,7 +26,7 @@ from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 class Workers:
     """The output of the processes of a group, by rank."""
 
-    everything: list[dict[str, Tensor]]
+    invariant: list[dict[str, Tensor]]
     resumed: list[dict[str, Tensor]]
     facts: list[dict[str, Any]]
     folder: Path
@@ -36,9 +36,9 @@ class Workers:
 def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Workers:
     folder = tmp_path_factory.mktemp(f"workers-{request.param}")
     ranks = range(request.param)
-    processes.spawn(training_workers.work, (request.param, folder), nprocs=request.param)
+    processes.spawn(training_workers.run_worker, (request.param, folder), nprocs=request.param)
     return Workers(
-        [load_file(folder / f"everything-{rank}.safetensors") for rank in ranks],
+        [load_file(folder / f"invariant-{rank}.safetensors") for rank in ranks],
         [load_file(folder / f"resumed-{rank}.safetensors") for rank in ranks],
         [json.loads((folder / f"facts-{rank}.json").read_text()) for rank in ranks],
         folder,
@@ -46,19 +46,19 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def alone() -> dict[str, Tensor]:
-    return training_workers.alone()
+def single_process() -> dict[str, Tensor]:
+    return training_workers.single_process_results()
 
 
-def test_gradients_losses_and_weights_equal_those_of_one_worker(workers: Workers, alone: dict[str, Tensor]) -> None:
-    for tensors in workers.everything:
-        assert tensors.keys() == alone.keys(), "the same parameters have gradients"
-        for name, tensor in alone.items():
+def test_results_equal_those_of_one_worker(workers: Workers, single_process: dict[str, Tensor]) -> None:
+    for tensors in workers.invariant:
+        assert tensors.keys() == single_process.keys(), "other parameters have gradients"
+        for name, tensor in single_process.items():
             torch.testing.assert_close(tensors[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def test_all_workers_have_bit_identical_weights(workers: Workers) -> None:
-    for one, other in (*pairwise(workers.everything), *pairwise(workers.resumed)):
+    for one, other in (*pairwise(workers.invariant), *pairwise(workers.resumed)):
         assert same(one, other)
 
 
@@ -83,14 +83,14 @@ def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) 
 
 
 def test_texts_stop_requests_and_errors_reach_all_workers(workers: Workers) -> None:
-    """Otherwise they would wait for each other forever."""
+    """Otherwise workers would wait for each other forever."""
     for rank, facts in enumerate(workers.facts):
         assert facts["group"] == [rank, len(workers.facts)]
         assert (facts["text"], facts["empty"]) == ("Café 0 🂡", "")
         assert facts["any"] == [False, True, True]
-        assert (facts["stopped_at"], facts["done"]) == (6, False), "at the same update"
-        assert "update 1: loss nan and gradient norm nan must be finite" in facts["refused"]
-    assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts), "they draw different dropout"
+        assert (facts["stopped_at"], facts["done"]) == (6, False), "workers stopped at different updates"
+        assert "update 1: loss nan and gradient norm nan must be finite" in facts["error"]
+    assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts), "workers must draw different dropout"
 
 
 def test_a_group_of_one_changes_nothing() -> None:

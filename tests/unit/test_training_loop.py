@@ -26,15 +26,15 @@ from tests.unit.toy_training import (
     ALL,
     CONFIG,
     DEV,
-    DROPPING,
+    DROPOUT,
     STAGES,
     TRAIN,
     Log,
     callback,
-    exchange,
     fresh_model,
     gradients,
     same,
+    shuffle,
     trainer,
     weights,
 )
@@ -46,14 +46,14 @@ from tests.unit.toy_training import (
 def test_losses_are_determined_by_the_seed(stage: Stage) -> None:
     def losses(seed: int, **settings: Any) -> list[float]:
         log = Log()
-        torch.rand(3)  # the process may have drawn anything before
+        torch.rand(3)  # other random numbers were drawn before
         state = torch.get_rng_state()
         trainer(stage, replace(CONFIG, epochs=1), callbacks=[log], seed=seed, **settings).run()
         assert torch.equal(torch.get_rng_state(), state)
         return log.losses
 
     assert losses(1) == losses(1) != losses(2)
-    assert losses(1) != losses(1, substitute=exchange) == losses(1, substitute=exchange)
+    assert losses(1) != losses(1, substitute=shuffle) == losses(1, substitute=shuffle)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -69,7 +69,7 @@ def test_accumulated_gradients_equal_those_of_one_batch(stage: Stage, sizes: tup
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_gradient_is_the_mean_over_scored_positions_and_is_clipped(stage: Stage) -> None:
-    """The baseline has one end mark per text, the joint model one per fact."""
+    """The baseline scores one end mark per text, the joint model one per fact."""
     model = tiny_model(predicate_dropout=0.0)
     training = trainer(stage, replace(CONFIG, clip=1e9), model=model)
     whole = stage == "baseline"
@@ -118,7 +118,7 @@ def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
         epochs=4, learning_rate=1e-2, transition_learning_rate=3e-2, warmup=5, max_records=10, schedule="noam"
     )
     train, dev = [toy(seed) for seed in range(100)], [toy(seed) for seed in range(200, 220)]
-    model = fresh_model(config=replace(DROPPING, width=16, feed_forward=32, dropout=0.0))
+    model = fresh_model(config=replace(DROPOUT, width=16, feed_forward=32, dropout=0.0))
     baseline = trainer("baseline", config, model, train=train, dev=dev)
     before = baseline.evaluate()["dev_loss"]
     baseline.run()
@@ -137,7 +137,7 @@ def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_development_loss_is_per_scored_position_and_not_smoothed(stage: Stage) -> None:
-    model = fresh_model(config=replace(DROPPING, dropout=0.0))
+    model = fresh_model(config=replace(DROPOUT, dropout=0.0))
     training = trainer(stage, replace(CONFIG, label_smoothing=0.2), model=model)
     loss = training.evaluate()["dev_loss"]
     with torch.no_grad():
@@ -150,7 +150,7 @@ def test_the_development_loss_is_per_scored_position_and_not_smoothed(stage: Sta
     assert loss == pytest.approx(-sum(totals) / positions, rel=1e-5)
     if stage == "baseline":
         model.train()
-        assert float(training._loss(collate(DEV, single_fact=True))) > loss * positions + 1e-3, "the training loss is"
+        assert float(training._loss(collate(DEV, single_fact=True))) > loss * positions + 1e-3, "it must be smoothed"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_stage_ends_with_the_mean_of_its_weights_and_those_before_it(stage: St
     repeated = trainer(stage, mixed.config)
     assert FileCheckpointer(tmp_path).restore(repeated)
     repeated.run()
-    assert same(weights(repeated.model), weights(mixed.model)), "a finished stage is averaged once"
+    assert same(weights(repeated.model), weights(mixed.model)), "the weights of a finished stage were averaged again"
 
 
 def test_callbacks_receive_each_event_once_in_order_and_mean_losses() -> None:
@@ -207,7 +207,7 @@ def test_callbacks_receive_each_event_once_in_order_and_mean_losses() -> None:
     assert trainer(config=replace(CONFIG, epochs=2, max_records=7, log_every=2), callbacks=callbacks).run().step == 4
     assert coarse.events == ["log 2", "evaluation 1", "log 4", "evaluation 2", "end"]
     for loss, own in zip(coarse.losses, (fine.losses[:2], fine.losses[2:]), strict=True):
-        assert min(own) < loss < max(own), "the mean since the last line"
+        assert min(own) < loss < max(own), "the loss must be the mean since the last log line"
     assert [metrics["epoch"] for metrics in logged] == [1.0, 2.0]
     keys = {"train_loss", "gradient_norm", "texts_per_second", "learning_rate", "epoch"}
     assert all(metrics.keys() == keys for metrics in logged)
@@ -216,8 +216,8 @@ def test_callbacks_receive_each_event_once_in_order_and_mean_losses() -> None:
 @pytest.mark.parametrize(
     "act", [lambda trainer: torch.rand(trainer.progress.step), lambda trainer: trainer.model.eval()]
 )
-def test_callbacks_that_generate_texts_change_nothing(act: Callable[[Trainer], object]) -> None:
-    """A generator may draw random numbers, and disables dropout."""
+def test_callbacks_that_generate_texts_do_not_change_the_training(act: Callable[[Trainer], object]) -> None:
+    """A generator draws random numbers and disables dropout."""
     plain, log = Log(), Log()
     trainer(callbacks=[plain]).run()
     trainer(callbacks=[log, callback(on_log=lambda trainer, metrics: act(trainer))]).run()
@@ -234,7 +234,7 @@ def test_the_number_of_updates_is_computed_in_advance() -> None:
     assert training.run().step == training.total_steps
 
 
-# --- what is refused ---
+# --- errors ---
 
 
 def weights_become_nan(at: int) -> Callback:
@@ -271,7 +271,7 @@ def test_a_stage_needs_texts(train: list[Example], dev: list[Example]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None:
-    """By default, the order of sums differs between passes on two threads."""
+    """PyTorch's default order of sums varies between passes on two threads."""
     generator = torch.Generator().manual_seed(1)
     values = torch.randn(2, 4, 30, 64, generator=generator).requires_grad_()
     factors, rows = torch.randn(500, 4, 30, 64, generator=generator), torch.randint(2, (500,), generator=generator)
@@ -298,7 +298,7 @@ def test_updates_are_deterministic_and_the_setting_is_restored(stage: Stage) -> 
     assert deterministic and all(deterministic)
     assert not torch.are_deterministic_algorithms_enabled()
     of_memory: Any = torch.utils.deterministic
-    assert of_memory.fill_uninitialized_memory  # torch's own default
+    assert of_memory.fill_uninitialized_memory  # PyTorch's default
 
 
 # --- stopping ---

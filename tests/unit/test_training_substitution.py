@@ -34,7 +34,7 @@ def substituted(share: float, min_count: int = 60, seed: int = 0) -> list[tuple[
 
 
 def parts(example: Example) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Triple, role and words of each part of the source, in its order."""
+    """(triple, role, words) of each part of the source, in order."""
     tokens = zip(example.triple, example.role, example.source, strict=True)
     grouped = groupby(tokens, key=lambda token: token[:2])
     return [(triple, role, tuple(word for _, _, word in part)) for (triple, role), part in grouped]
@@ -51,7 +51,7 @@ def test_names_are_substituted_consistently_in_record_and_text(min_count: int) -
         for (*where, old), (*place, new) in zip(parts(before), parts(after), strict=True):
             assert where == place
             if where[1] in (1, 3):
-                assert names.setdefault(old, new) == new, "a name is exchanged wherever it stands"
+                assert names.setdefault(old, new) == new, "a name is not substituted everywhere"
             else:
                 assert old == new
         text = marked(before.facts)
@@ -113,7 +113,7 @@ def of_text(text: str, *triples: Triple) -> tuple[Example, Substitute]:
     ("text", "reason"),
     [
         ("He was born up north.", "no name is said"),
-        ("Jan was born in New York; York is cold.", "a word of New York stands elsewhere"),
+        ("Jan was born in New York; York is cold.", "a word of New York also occurs elsewhere"),
     ],
 )
 def test_a_name_is_kept_if_substitution_would_make_the_text_wrong(text: str, reason: str) -> None:

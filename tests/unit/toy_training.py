@@ -1,4 +1,4 @@
-"""Helpers for tests of training: random examples, a small model, a recording callback."""
+"""Helpers for tests of training: random examples, a small model, callbacks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ALL = list(range(len(TRAIN)))
 CONFIG = StageConfig(
     epochs=3, learning_rate=3e-3, transition_learning_rate=1e-2, warmup=3, max_records=3, patience=9, log_every=1
 )
-DROPPING = ModelConfig(width=8, heads=2, layers=2, feed_forward=12, dropout=0.3, predicate_dim=3, predicate_dropout=0.2)
+DROPOUT = ModelConfig(width=8, heads=2, layers=2, feed_forward=12, dropout=0.3, predicate_dim=3, predicate_dropout=0.2)
 
 
-def fresh_model(seed: int = 7, config: ModelConfig = DROPPING) -> JointModel:
+def fresh_model(seed: int = 7, config: ModelConfig = DROPOUT) -> JointModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return JointModel(config, n_words=24, n_output=20, n_predicates=8)
@@ -40,8 +40,8 @@ def callback(**methods: Callable[..., None]) -> Callback:
     return result
 
 
-def exchange(example: Example, rng: random.Random) -> Example:
-    """A `Substitute` that shuffles the words of each fact."""
+def shuffle(example: Example, rng: random.Random) -> Example:
+    """A `Substitute` function that shuffles the words of each fact."""
     return replace(example, facts=tuple(tuple(rng.sample(fact, len(fact))) for fact in example.facts))
 
 

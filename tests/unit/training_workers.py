@@ -32,7 +32,7 @@ def whole_run(stage: Stage, group: WorkerGroup) -> dict[str, Tensor]:
 
 
 def resumed(folder: Path, group: WorkerGroup) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A run with dropout, stopped by its last worker and resumed by new trainers; and an uninterrupted one."""
+    """Weights of a run with dropout that the last worker stops and new trainers resume, and of an uninterrupted run."""
     checkpointer = FileCheckpointer(folder)
     first = trainer(callbacks=[Log(6 if group.rank == group.size - 1 else 0)], group=group)
     facts: dict[str, Any] = {"stopped_at": first.run().step, "done": first.progress.done}
@@ -50,8 +50,8 @@ def resumed(folder: Path, group: WorkerGroup) -> tuple[dict[str, Tensor], dict[s
     return state | {f"whole.{n}": t for n, t in weights(whole.model).items()}, facts
 
 
-def refused(group: WorkerGroup) -> str:
-    """The error of a worker if only the last worker's weights are NaN."""
+def error_with_nan_weights(group: WorkerGroup) -> str:
+    """The error message of this worker if only the last worker's weights are NaN."""
     model = fresh_model()
     if group.rank == group.size - 1:
         with torch.no_grad():
@@ -63,7 +63,7 @@ def refused(group: WorkerGroup) -> str:
     return "nothing"
 
 
-def everything(group: WorkerGroup) -> dict[str, Tensor]:
+def invariant_results(group: WorkerGroup) -> dict[str, Tensor]:
     """All results that must not depend on the number of workers."""
     tensors: dict[str, Tensor] = {}
     for stage in STAGES:
@@ -73,11 +73,11 @@ def everything(group: WorkerGroup) -> dict[str, Tensor]:
     return tensors
 
 
-def work(rank: int, size: int, folder: Path) -> None:
+def run_worker(rank: int, size: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=size)
     group = DistributedGroup()
-    save_file(everything(group), folder / f"everything-{rank}.safetensors")
+    save_file(invariant_results(group), folder / f"invariant-{rank}.safetensors")
     states, facts = resumed(folder / "runs", group)
     save_file(states, folder / f"resumed-{rank}.safetensors")
     facts |= {
@@ -85,11 +85,11 @@ def work(rank: int, size: int, folder: Path) -> None:
         "text": group.broadcast(f"Café {rank} 🂡"),
         "empty": group.broadcast(""),
         "any": [group.any(False), group.any(rank == size - 1), group.any(True)],
-        "refused": refused(group),
+        "error": error_with_nan_weights(group),
     }
     (folder / f"facts-{rank}.json").write_text(json.dumps(facts))
     dist.destroy_process_group()
 
 
-def alone() -> dict[str, Tensor]:
-    return everything(SINGLE_WORKER)
+def single_process_results() -> dict[str, Tensor]:
+    return invariant_results(SINGLE_WORKER)

@@ -1,4 +1,4 @@
-"""An input of bulk generation and its output."""
+"""Input and output of a bulk generation job."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The output of an undisturbed job of one process."""
-    out = tmp_path_factory.mktemp("undisturbed")
+def fault_free(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The output of an uninterrupted job of one process."""
+    out = tmp_path_factory.mktemp("fault_free")
     Bulk(model, source, out)()
     return published(out)
 

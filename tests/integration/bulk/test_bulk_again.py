@@ -1,4 +1,4 @@
-"""A bulk generation job on a folder with its own output, another job's, or an input that changed meanwhile."""
+"""Bulk generation into a folder with its own or another job's output, and with an input that changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.serve.conftest import save_tiny_model
 
 
 def test_a_finished_job_is_not_repeated(
-    bulk: Bulk, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    bulk: Bulk, fault_free: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bulk()
     with monkeypatch.context() as patch:
@@ -30,10 +30,10 @@ def test_a_finished_job_is_not_repeated(
     assert repeated.finished_before
     assert repeated.summary.records == RECORDS
     assert not bulk(fresh=True).finished_before
-    next((bulk.out / "texts").iterdir()).write_bytes(b"half")  # a damaged part is written again, the others are kept
-    mended = bulk().progress
-    assert mended is not None and mended.reused == mended.total - 1
-    assert published(bulk.out) == undisturbed
+    next((bulk.out / "texts").iterdir()).write_bytes(b"half")  # only a damaged part is written again
+    repaired = bulk().progress
+    assert repaired is not None and repaired.reused == repaired.total - 1
+    assert published(bulk.out) == fault_free
 
 
 def test_another_jobs_output_is_refused_and_replaced_by_fresh(bulk: Bulk, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_another_jobs_output_is_refused_and_replaced_by_fresh(bulk: Bulk, tmp_pa
         bulk(model=retrained)
     assert published(bulk.out) == before
     (bulk.out / "notes.txt").write_text("mine")
-    (bulk.out / "texts" / ".0.parquet.0badcafe.tmp.42.tmp").touch()  # of a killed worker
+    (bulk.out / "texts" / ".0.parquet.0badcafe.tmp.42.tmp").touch()  # left by a killed worker
     bulk("format=jsonl", model=retrained, fresh=True)
     assert {path.suffix for path in (bulk.out / "texts").iterdir()} == {".jsonl"}
     assert (bulk.out / "notes.txt").read_text() == "mine"
@@ -75,13 +75,13 @@ def test_a_job_without_the_claim_publishes_no_manifest(bulk: Bulk, monkeypatch: 
         bulk()
 
     @contextmanager
-    def lost(folder: Folder) -> Iterator[Callable[[], None]]:
+    def lost_claim(folder: Folder) -> Iterator[Callable[[], None]]:
         def check() -> None:
             raise ClaimedError("another job took over")
 
         yield check
 
-    monkeypatch.setattr("agggen_platform.sharded.output.claim", lost)
+    monkeypatch.setattr("agggen_platform.sharded.output.claim", lost_claim)
     with pytest.raises(ClaimedError, match="took over"):
         bulk()
     assert len([*(bulk.out / "texts").iterdir()]) == 6

@@ -1,4 +1,4 @@
-"""A bulk generation job that was interrupted, and one whose workers die or fail."""
+"""Bulk generation jobs that are interrupted, or whose workers die or fail."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from agggen_platform.bulk.worker import BulkWorker
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS
-from tests.bulk_jobs import RECORDS, Bulk, interrupt_at, numbered_records, published, rejects, texts
+from tests.bulk_jobs import RECORDS, Bulk, interrupt_after, numbered_records, published, rejects, texts
 
 
-def test_an_interrupted_job_is_resumed(bulk: Bulk, undisturbed: dict[str, bytes]) -> None:
+def test_an_interrupted_job_is_resumed(bulk: Bulk, fault_free: dict[str, bytes]) -> None:
     with pytest.raises(KeyboardInterrupt):
-        bulk(progress=interrupt_at(4))
+        bulk(progress=interrupt_after(4))
     assert not published(bulk.out)
     parts = sorted((bulk.out / "texts").iterdir())
     parts[2].write_bytes(b"PAR1 and no more")
-    note = bulk.out / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
-    note.parent.mkdir()
-    note.touch()  # a worker had started it
-    bulk.source.touch()  # the same bytes, at another time
+    start_marker = bulk.out / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
+    start_marker.parent.mkdir()
+    start_marker.touch()  # marks the shard as started by a worker
+    bulk.source.touch()  # same content, new modification time
     report = bulk()
     assert report.progress is not None
     assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
-    assert published(bulk.out) == undisturbed
+    assert published(bulk.out) == fault_free
 
 
 def test_a_job_over_several_files_is_resumed_with_another_shard_size(bulk: Bulk, tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ def test_a_job_over_several_files_is_resumed_with_another_shard_size(bulk: Bulk,
         write_records(tmp_path / "whole.parquet", part, "x", "dev")
         pq.write_table(pq.read_table(tmp_path / "whole.parquet"), source / f"{name}.parquet", row_group_size=4)
     with pytest.raises(KeyboardInterrupt):
-        bulk("shard_rows=4", source=source, progress=interrupt_at(3))
+        bulk("shard_rows=4", source=source, progress=interrupt_after(3))
     bulk(source=source)
     assert [row["id"] for row in texts(bulk.out)] == [record.id for record in records]
 
 
-class Deadly(BulkWorker):
-    """Dies while it processes the second shard."""
+class KilledWorker(BulkWorker):
+    """Is killed while it processes the second shard."""
 
     def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         if shard.index == 1:
@@ -64,9 +64,9 @@ class Deadly(BulkWorker):
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
-    bulk: Bulk, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    bulk: Bulk, fault_free: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_module, "BulkWorker", Deadly)
+    monkeypatch.setattr(job_module, "BulkWorker", KilledWorker)
     report = bulk("actors=2", "max_reject_share=0.2")
     assert (report.summary.records, report.summary.failed, report.redone) == (RECORDS - 8, 8, ATTEMPTS)
     rejected = rejects(bulk.out)
@@ -75,9 +75,9 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     assert reason in str(rejected[0]["reason"])
     monkeypatch.undo()
     (bulk.out / "manifest.json").unlink()
-    repeated = bulk()  # failed shards are tried again
+    repeated = bulk()  # failed shards are retried
     assert repeated.progress is not None and repeated.progress.reused == 5
-    assert published(bulk.out) == undisturbed
+    assert published(bulk.out) == fault_free
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -90,10 +90,10 @@ def test_an_error_in_an_actor_reaches_the_user(bulk: Bulk) -> None:
     assert own_handler.level == logging.NOTSET, "regression: a job lowered the user's own handlers to errors"
 
 
-def test_a_part_of_another_jobs_surviving_worker_is_removed(bulk: Bulk, undisturbed: dict[str, bytes]) -> None:
+def test_a_part_of_another_jobs_surviving_worker_is_removed(bulk: Bulk, fault_free: dict[str, bytes]) -> None:
     def write_late(progress: Progress) -> None:
         if progress.shards == 6:
             (bulk.out / "texts" / "000000-0123456789abcdef.parquet").write_bytes(b"of another job")
 
     bulk(progress=write_late)
-    assert published(bulk.out) == undisturbed
+    assert published(bulk.out) == fault_free

@@ -1,4 +1,4 @@
-"""Rejects of a bulk generation job, and input without a record."""
+"""Rejects of bulk generation, and input without records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agggen_platform.sharded.config import JobError
 from tests.bulk_jobs import Bulk, numbered_records, published, rejects, write_jsonl
 
 
-def test_too_many_rejects_publish_nothing_but_the_reasons(bulk: Bulk, tmp_path: Path) -> None:
+def test_too_many_rejects_publish_only_the_rejects(bulk: Bulk, tmp_path: Path) -> None:
     first, *more = numbered_records(9)
     path = write_jsonl(tmp_path / "in.jsonl", [first, first, *more])
     with pytest.raises(JobError, match=r"1 of 10 records were rejected \(10.0%, max_reject_share is 1.0%"):
@@ -23,7 +23,7 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(bulk: Bulk, tmp_path: 
 
 
 @pytest.mark.parametrize(("name", "content"), [("in.jsonl", "\n"), ("in.csv", "id,subject,predicate,object\n")])
-def test_input_without_a_record_does_not_occupy_the_folder(name: str, content: str, bulk: Bulk, tmp_path: Path) -> None:
+def test_input_without_records_leaves_the_folder_free(name: str, content: str, bulk: Bulk, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(CorpusError, match="contains no record"):
         bulk(source=tmp_path / name)

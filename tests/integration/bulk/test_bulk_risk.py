@@ -1,4 +1,4 @@
-"""A job with a critic: its columns, the review of the riskiest texts, and the promises of a job."""
+"""Bulk generation with a critic: columns, review of the riskiest texts, resumption."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from agggen.errors import ConfigError, CorpusError
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import SCORES
 from agggen_platform.storage.critics import open_critic
-from tests.bulk_jobs import RECORDS, Bulk, here, numbered_records, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, Bulk, in_process, numbered_records, texts, write_jsonl
 from tests.command import command
 
 SETTINGS = ("critic=included", "n_best=2", "inference.verify=off")
 
 
-def expected(model: Model) -> list[Mapping[str, float]]:
-    """The scores of the job's texts, as the library gives them to the same texts."""
-    generator, config = load_generator(model.address, model.fingerprint, "cpu"), here(model, *SETTINGS)
+def library_scores(model: Model) -> list[Mapping[str, float]]:
+    generator, config = load_generator(model.address, model.fingerprint, "cpu"), in_process(model, *SETTINGS)
     records = list(numbered_records(RECORDS))
     written = generator.generate(records, None, False, 2, config.inference)
     pairs = [(record, text.text) for record, texts in zip(records, written, strict=True) for text in texts]
@@ -31,9 +30,9 @@ def expected(model: Model) -> list[Mapping[str, float]]:
     return [{"risk": check.risk} | check.scores for check in checks]
 
 
-def test_texts_have_the_scores_that_the_library_gives_them(bulk: Bulk) -> None:
+def test_scores_of_texts_equal_the_librarys(bulk: Bulk) -> None:
     report = bulk(*SETTINGS, single_file=True, review=5)
-    rows, scores = texts(bulk.out), expected(bulk.model)
+    rows, scores = texts(bulk.out), library_scores(bulk.model)
     assert len(rows) == len(scores) == 2 * RECORDS
     for row, expected_scores in zip(rows, scores, strict=True):
         assert {name: row[name] for name in SCORES} == pytest.approx(expected_scores, abs=2e-4)

@@ -1,4 +1,4 @@
-"""The output of a bulk generation job, on this machine and on S3."""
+"""The output of bulk generation, in a local folder and on S3."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from agggen.corpora.prepared import write_records
 from agggen_platform.bulk.job import Progress
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import RECORDS, Bulk, as_row, here, numbered_records, published, rejects, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, Bulk, as_row, in_process, numbered_records, published, rejects, texts, write_jsonl
 
 
 def test_the_texts_are_those_of_the_library(bulk: Bulk) -> None:
     settings = ("n_best=2", "shard_rows=50", "inference.verify=off")
     summary = bulk(*settings).summary
-    records, config = list(numbered_records(RECORDS)), here(bulk.model, *settings).inference
+    records, config = list(numbered_records(RECORDS)), in_process(bulk.model, *settings).inference
     generated = load_bundle(bulk.model.address).generator().generate(records, n_best=2, config=config)
     rows = [
         as_row(text, row, rank, bulk.model.fingerprint)
@@ -30,7 +30,7 @@ def test_the_texts_are_those_of_the_library(bulk: Bulk) -> None:
         for rank, text in enumerate(best, start=1)
     ]
     assert texts(bulk.out) == rows
-    assert {row["rank"] for row in rows} == {1, 2} and any(row["faults"] for row in rows), "its weights are random"
+    assert {row["rank"] for row in rows} == {1, 2} and any(row["faults"] for row in rows), "the weights are random"
     (part,) = (bulk.out / "texts").iterdir()
     assert pq.read_schema(part).equals(text_schema())
     assert (summary.records, summary.texts, summary.rejects) == (RECORDS, len(rows), 0)
@@ -44,32 +44,32 @@ def test_the_texts_are_those_of_the_library(bulk: Bulk) -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_actors_write_the_same_bytes(bulk: Bulk, undisturbed: dict[str, bytes]) -> None:
-    seen: list[Progress] = []
-    bulk("actors=3", progress=seen.append)
-    assert published(bulk.out) == undisturbed
-    assert [progress.shards for progress in seen] == list(range(1, 7))
-    assert seen[-1].counts.records == RECORDS
+def test_actors_write_the_same_bytes(bulk: Bulk, fault_free: dict[str, bytes]) -> None:
+    reported: list[Progress] = []
+    bulk("actors=3", progress=reported.append)
+    assert published(bulk.out) == fault_free
+    assert [progress.shards for progress in reported] == list(range(1, 7))
+    assert reported[-1].counts.records == RECORDS
 
 
-def test_json_lines_have_the_same_rows_as_parquet(bulk: Bulk, undisturbed: dict[str, bytes]) -> None:
+def test_json_lines_have_the_same_rows_as_parquet(bulk: Bulk, fault_free: dict[str, bytes]) -> None:
     bulk("format=jsonl")
     parts = sorted((bulk.out / "texts").iterdir())
     assert len(parts) == 6
     lines = [json.loads(line) for part in parts for line in part.open(encoding="utf-8")]
-    parquet = [pq.read_table(pa.BufferReader(undisturbed[name])) for name in undisturbed if name.startswith("texts/")]
-    assert lines == pa.concat_tables(parquet).to_pylist()
+    tables = [pq.read_table(pa.BufferReader(fault_free[name])) for name in fault_free if name.startswith("texts/")]
+    assert lines == pa.concat_tables(tables).to_pylist()
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_engines_read_the_folder_of_parts(bulk: Bulk) -> None:
+def test_pandas_arrow_and_ray_data_read_the_folder_of_parts(bulk: Bulk) -> None:
     import ray.data
 
     bulk()
     ids, parts = [f"r{number}" for number in range(RECORDS)], bulk.out / "texts"
     assert pd.read_parquet(parts)["id"].tolist() == ids
     assert pa.dataset.dataset(parts).to_table()["id"].to_pylist() == ids
-    rows = ray.data.read_parquet(str(parts)).sort("row").take_all()  # it keeps no order by itself
+    rows = ray.data.read_parquet(str(parts)).sort("row").take_all()  # Ray Data does not keep the order
     assert [row["id"] for row in rows] == ids
 
 
@@ -105,11 +105,11 @@ def test_an_input_folder_may_have_files_of_every_format(bulk: Bulk, tmp_path: Pa
         assert (reject["file"], reject["line"], reject["id"]) == (f"{folder}/b.csv", *expected)
 
 
-def test_from_s3_to_s3(bulk: Bulk, undisturbed: dict[str, bytes], s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_s3_to_s3(bulk: Bulk, fault_free: dict[str, bytes], s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 0.5)
     bucket = Folder(s3)
     bucket.write("in/in.jsonl", bulk.source.read_bytes())
     bulk(source=f"{s3}/in/in.jsonl", out=f"{s3}/out")
-    assert published(f"{s3}/out") == undisturbed
+    assert published(f"{s3}/out") == fault_free
     assert not bucket.names("out/.work/input")
     assert bulk(source=f"{s3}/in/", out=f"{s3}/out/").finished_before

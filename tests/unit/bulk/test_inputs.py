@@ -1,4 +1,4 @@
-"""Input files of every format become rows in order, with line numbers; an invalid record has a reason."""
+"""Input files of every format become rows in order, with line numbers; invalid records have reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
 
 
 def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
-    """The line, and the id or the error, of each row."""
+    """(line, id or error message) of each row."""
     results = []
     for row in rows:
         try:
@@ -54,7 +54,7 @@ SHORT = [
     b"1,Aromi,food,Thai",
     b"1,Aromi,area",
     b"2,Bibi,food,Thai",
-]  # without the second row, a triple would be missing
+]  # row 2 is incomplete, so record 1 is invalid
 FILMS = [
     {"id": "a", "title": "Alien", "Made In": "1979", "text": "Alien is of 1979."},
     {"id": "b", "title": "Heat", "Made In": "1995", "text": ""},
@@ -105,7 +105,7 @@ ROWS[20:20] = [line.replace(b'r,"a', b'r,s,p,"a').replace(b",x", b"") for line i
 def test_shards_of_any_size_have_the_rows_that_are_read_in_memory(
     name: str, lines: list[bytes], tmp_path: Path
 ) -> None:
-    """Also the same reasons for invalid records, although a record with several has only one reject."""
+    """Invalid records have the same reasons as in memory; a record with several has one reject."""
     path, work = tmp_path / name, tmp_path / "work"
     path.write_bytes(b"\n".join(lines))
     table = read_file(path)
@@ -297,7 +297,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Pa
         check_inputs_unchanged(inputs)
 
 
-def test_ids_are_compared_by_partitions_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_compared_by_partitions_or_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(30), *numbered_records(3), *numbered_records(31)])
     monkeypatch.setattr(shards_module, "HASHES_PER_BLOCK", 4)
     duplicates = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
@@ -322,4 +322,4 @@ def test_memory_does_not_grow_with_the_input(kind: str, tmp_path: Path) -> None:
         shards_of(path, tmp_path / f"work-{count}", 64)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0] + 200_000  # the records of the longer input take several megabytes
+    assert peaks[1] < 1.5 * peaks[0] + 200_000  # all records of the longer input would take several megabytes

@@ -1,4 +1,4 @@
-"""Rows get the texts of the generator; a row without a text is a reject with a reason."""
+"""Rows become texts of the generator, or rejects with reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
-from tests.bulk_jobs import here, numbered_records
+from tests.bulk_jobs import in_process, numbered_records
 
 
 @pytest.fixture(scope="module")
@@ -37,53 +37,53 @@ def row(record: Record, **more: Any) -> dict[str, Any]:
     return {"id": record.id, "triples": triples} | more
 
 
-class Fragile(Generator):
-    """Fails on every batch that contains one of the `bad` records."""
+class FailingGenerator(Generator):
+    """Fails on every batch that contains one of the records `failing_ids`."""
 
-    def __init__(self, sound: Generator, bad: set[str]) -> None:
-        super().__init__(sound.model, sound.encoder, sound.config)
-        self.bad, self.batches = bad, list[int]()
+    def __init__(self, generator: Generator, failing_ids: set[str]) -> None:
+        super().__init__(generator.model, generator.encoder, generator.config)
+        self.failing_ids, self.batches = failing_ids, list[int]()
 
     def generate(self, records: Sequence[Record], *arguments: Any, **more: Any) -> list[list[Generation]]:
         self.batches.append(len(records))
-        if self.bad & {record.id for record in records}:
+        if self.failing_ids & {record.id for record in records}:
             raise RuntimeError("cannot write this record")
         return super().generate(records, *arguments, **more)
 
 
-def test_a_records_own_plan_is_followed(model: Model, generator: Generator) -> None:
+def test_the_plan_of_a_record_is_followed(model: Model, generator: Generator) -> None:
     record = next(record for record in numbered_records(50) if len(record.triples) == 3)
     first, second, third = record.predicates
     whole, partial = str(Plan(((third, first), (second,)))), str(Plan(((third,),)))
     rows = [row(record, plan=plan) for plan in (whole, partial, "[nonsense]", "[broken")]
-    writer = writer_of(generator, here(model))
+    writer = writer_of(generator, in_process(model))
     assert [line["plan"] for line in writer.texts(rows, 0)] == [whole]
     for reject, reason in zip(writer.rejects, [first, "nonsense", "never closed"], strict=True):
         assert reason in reject.reason
-    completed = texts(generator, here(model, "complete=true"), [rows[1]])
+    completed = texts(generator, in_process(model, "complete=true"), [rows[1]])
     assert set(Plan.parse(completed[0]["plan"]).predicates) == set(record.predicates)
     assert Plan.parse(completed[0]["plan"]).predicates != ()
 
 
-def test_one_record_on_which_the_generator_fails_is_one_reject(model: Model, generator: Generator) -> None:
+def test_a_record_on_which_the_generator_fails_is_one_reject(model: Model, generator: Generator) -> None:
     records = list(numbered_records(12))
-    expected = texts(generator, here(model), [row(record) for record in records])
-    fragile = Fragile(generator, {"r7"})
-    writer = writer_of(fragile, here(model))
+    expected = texts(generator, in_process(model), [row(record) for record in records])
+    fragile = FailingGenerator(generator, {"r7"})
+    writer = writer_of(fragile, in_process(model))
     lines = list(writer.texts([row(record) for record in records], 0))
     assert [str(reject) for reject in writer.rejects] == [
         "in/in.jsonl:7: record 'r7': RuntimeError: cannot write this record"
     ]
     assert [line["text"] for line in lines] == [line["text"] for line in expected[:7] + expected[8:]]
     assert (writer.counts.rejects, writer.counts.failed) == (1, 1)
-    assert len(fragile.batches) <= 9  # the record is isolated by halving
+    assert len(fragile.batches) <= 9  # halving the batch isolates the record
 
 
 def test_a_generator_that_always_fails_ends_the_job(model: Model, generator: Generator) -> None:
     records = list(numbered_records(24))
-    fragile = Fragile(generator, {record.id for record in records})
+    fragile = FailingGenerator(generator, {record.id for record in records})
     with pytest.raises(JobError, match="any of 24 records; for the first: RuntimeError: cannot write this record"):
-        texts(fragile, here(model), [row(record) for record in records])
+        texts(fragile, in_process(model), [row(record) for record in records])
 
 
 def test_invalid_rows_and_duplicates_are_rejects(model: Model, generator: Generator) -> None:
@@ -96,7 +96,7 @@ def test_invalid_rows_and_duplicates_are_rejects(model: Model, generator: Genera
         {"id": "x", "line": 3, "error": "no JSON"},
         row(long),
     ]
-    writer = writer_of(generator, here(model), {11: "in.jsonl, line 2"})
+    writer = writer_of(generator, in_process(model), {11: "in.jsonl, line 2"})
     assert [line["row"] for line in writer.texts(rows, 10)] == [1010]
     assert [reject.line for reject in writer.rejects] == [7, 12, 3, 14]  # the line in a text file, else the row
     reasons = ["the id 'r0' occurs a second time, first in in.jsonl, line 2", "must be a string", "no JSON"]

@@ -1,4 +1,4 @@
-"""The configuration of a job: defaults of the bundle, errors, and settings that are part of the fingerprint."""
+"""The configuration of a bulk job: defaults from the bundle, invalid settings, the job's fingerprint."""
 
 from __future__ import annotations
 

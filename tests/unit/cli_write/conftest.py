@@ -1,4 +1,4 @@
-"""The bundle that these commands work on, a file of records, and a command in an empty folder."""
+"""A bundle and a file of records for the commands."""
 
 from pathlib import Path
 

@@ -1,7 +1,6 @@
 """Records and helpers for tests of `generate`, `plan`, `align` and `inspect`.
 
-The bundle has random weights, so its texts are nonsense. No test writes to a real device: a bug could replace it by a
-file.
+No test writes to a real device, since a bug could replace it by a file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Output is written atomically, never over the input, and into pipes and devices."""
+"""Output is written atomically, never over the input, and also into pipes and devices."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def test_an_invalid_output(run: Run, bundle: Path, records: Path, output: str, c
 
 def test_a_full_disk_is_exit_code_5_and_leaves_no_file(bundle: Path, records: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", *COMMAND]  # no file may grow, as on a full disk
+    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", *COMMAND]  # simulates a full disk
     done = subprocess.run(
         [*limited, "plan", str(bundle), "-i", str(records), "-o", str(folder / "out.jsonl")],
         env=ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"},
@@ -46,7 +46,7 @@ def test_a_full_disk_is_exit_code_5_and_leaves_no_file(bundle: Path, records: Pa
 
 
 def test_a_pipe_is_written_to_and_not_replaced(run: Run, bundle: Path, tmp_path: Path) -> None:
-    """Regression: the finished file replaced the target, so root's `-o /dev/null` removed the device."""
+    """Regression: the finished file replaced the target, so `-o /dev/null` by root removed the device."""
     json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0], TWO_PARTS])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -62,7 +62,7 @@ def test_a_pipe_is_written_to_and_not_replaced(run: Run, bundle: Path, tmp_path:
     assert not (tmp_path / "pipe.rejects.jsonl").exists()
 
 
-def test_a_link_is_followed_and_kept(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
+def test_a_symbolic_link_is_followed_and_kept(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
     (tmp_path / "link.jsonl").symlink_to("real.jsonl")
     assert run("plan", bundle, "-i", records, "-o", "link.jsonl")[0] == 0
     assert (tmp_path / "link.jsonl").is_symlink()

@@ -1,4 +1,4 @@
-"""Invalid records, options, plans and bundles: one error line; valid records are still written."""
+"""Invalid records, options, plans and bundles: one error line; valid records are written."""
 
 import json
 from pathlib import Path

@@ -29,7 +29,7 @@ def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path,
     assert out == run("generate", bundle, "-i", records, "verify=strict")[1], "the default"
     free = run("generate", bundle, "-i", records, "verify=off")
     assert (free[0], free[2]) == (0, "")
-    assert not any(line["fulfilled"] for line in parsed(free[1])), "the model has random weights"
+    assert not any(line["fulfilled"] for line in parsed(free[1])), "random weights must give texts with faults"
     lines = parsed(out)
     assert [line["id"] for line in lines] == ["1", "2", "3", "4", "5"]
     for line, record in zip(lines, RESTAURANTS, strict=True):
@@ -69,7 +69,7 @@ def test_unknown_predicates_are_listed_once(run: Run, bundle: Path, tmp_path: Pa
     assert err == "Predicates that are not in the training data, with their number of records: owner (2), built (1)\n"
 
 
-def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: Path) -> None:
+def test_align_returns_the_predicates_of_each_fact(run: Run, bundle: Path, tmp_path: Path) -> None:
     text = {"text": "Aromi is English, near Crown Hall.", "facts": ["Aromi is English, ", "near Crown Hall."]}
     record = RESTAURANTS[0] | {"references": [text, "Near Crown Hall."]}
     without_text = {key: value for key, value in RESTAURANTS[1].items() if key != "references"}
@@ -133,7 +133,7 @@ def test_an_adjusted_bundle_has_the_same_weights_and_other_settings(run: Run, bu
     assert run("generate", "made/back", "-i", records) == run("generate", bundle, "-i", records)
 
 
-def test_wordings_of_a_user_are_accepted_as_values(run: Run, bundle: Path) -> None:
+def test_user_defined_paraphrases_of_values_are_accepted(run: Run, bundle: Path) -> None:
     Path("own.json").write_text(json.dumps({"Polish": ["from Poland", "Silesian"], "city": ["downtown"]}), "utf-8")
     assert run("adjust", bundle, "--wordings", "own.json", "-o", "new") == (0, "new\n", "")
     old, new = load_bundle(bundle), load_bundle("new")
@@ -150,7 +150,7 @@ def test_wordings_of_a_user_are_accepted_as_values(run: Run, bundle: Path) -> No
     assert shown["wordings of values"] == "4 of 2 values"
 
 
-def test_unknown_predicates_are_stated_by_sentences_of_a_user(run: Run, bundle: Path) -> None:
+def test_unknown_predicates_are_expressed_by_user_defined_sentences(run: Run, bundle: Path) -> None:
     Path("own.tsv").write_text("owner\t{object} owns {subject}", "utf-8")
     assert run("adjust", bundle, "--phrases", "own.tsv", "-o", "new") == (0, "new\n", "")
     json_lines(Path("r.jsonl"), [{"id": "1", "triples": [["Mill", "owner", "Ann"], ["Mill", "builder", "Bob"]]}])
@@ -195,7 +195,7 @@ def test_output_does_not_depend_on_batches(run: Run, bundle: Path, records: Path
             assert line.get("score", 0) == pytest.approx(expected.get("score", 0), abs=1e-4)
 
 
-def test_csv_parquet_and_json_lines_give_the_same_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
+def test_csv_parquet_and_json_lines_have_the_same_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
     rows = ["id,subject,predicate,object"]
     rows += [f"{r['id']},{','.join(triple)}" for r in RESTAURANTS for triple in r["triples"]]
     (tmp_path / "records.CSV").write_text("\n".join(rows) + "\n", encoding="utf-8")
@@ -206,8 +206,8 @@ def test_csv_parquet_and_json_lines_give_the_same_texts(run: Run, bundle: Path, 
     assert run("generate", bundle, "-i", "r.parquet") == expected
 
 
-def test_records_from_a_pipe_are_read_from_the_first_one_on(run: Run, bundle: Path, records: Path) -> None:
-    """Regression: the format was guessed from the first line, which a pipe gives only once: 46 records were lost."""
+def test_all_records_of_a_pipe_are_read(run: Run, bundle: Path, records: Path) -> None:
+    """Regression: guessing the format consumed the start of a pipe, so that 46 records were lost."""
     readable, writable = os.pipe()
     os.write(writable, records.read_bytes())
     os.close(writable)
@@ -230,7 +230,7 @@ def test_stdin_and_stdout_are_utf8_in_any_terminal(bundle: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     first, row = map(json.loads, done.stdout.splitlines())
     assert first["id"] == "Zoë 日本 🍣"
-    assert row["plans"][0]["plan"] == "[area]", "a row with a key for each predicate is a record too"
+    assert row["plans"][0]["plan"] == "[area]", "rows with a key per predicate are records, too"
     assert "日本 🍣" in done.stdout.decode("utf-8")
 
 

@@ -15,13 +15,13 @@ RECORD = {"id": "a", "triples": [["Aromi", "food", "English"]]}
 
 
 def client_of(handler: Callable[[httpx.Request], httpx.Response], **settings: Any) -> Client:
-    """A client whose requests are answered by `handler`; one request at a time."""
+    """A client that sends one request at a time; `handler` returns the responses."""
     return Client(URL, transport=httpx.MockTransport(handler), **({"retry": QUICK, "concurrency": 1} | settings))
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that clients would have waited; the waits are skipped."""
+    """Skips the waits of clients and records their durations in seconds."""
     seconds: list[float] = []
     monkeypatch.setattr(retry.time, "sleep", seconds.append)
     return seconds
@@ -35,24 +35,23 @@ def problem(status: int, code: str, *, headers: dict[str, str] | None = None, **
 
 
 def error(index: int, record: str, code: str, retryable: bool) -> dict[str, Any]:
-    """The answer to a record that failed."""
+    """The answer of the endpoint for a failed record."""
     document = {"type": f"urn:agggen:problem:{code}", "status": 503, "detail": code, "retryable": retryable}
     return {"index": index, "id": record, "status": "error", "error": document | {"record": record, "index": index}}
 
 
 def text(index: int, record: str) -> dict[str, Any]:
-    """The answer to a record that succeeded."""
+    """The answer of the endpoint for a generated text."""
     return {"index": index, "id": record, "status": "ok", "texts": [{"text": f"About {record}."}]}
 
 
 def records_in(request: httpx.Request) -> list[dict[str, Any]]:
-    """The records of a request."""
     records: list[dict[str, Any]] = json.loads(request.content)["records"]
     return records
 
 
 class Script:
-    """Answers requests in order from a list, or by functions; the last entry is repeated."""
+    """A handler that returns, raises or calls the given entries in order; the last one is repeated."""
 
     def __init__(self, *answers: httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]) -> None:
         self.answers, self.requests = list(answers), list[httpx.Request]()
@@ -62,7 +61,7 @@ class Script:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, httpx.Response):  # a copy: a response can be read once
+        if isinstance(answer, httpx.Response):  # a copy, since a response can be read only once
             return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
         return answer(request)
 
@@ -70,11 +69,10 @@ class Script:
         return [request.headers.get(name) for request in self.requests]
 
     def ids(self) -> list[list[str | None]]:
-        """The ids of the records of each request."""
         return [[record.get("id") for record in records_in(request)] for request in self.requests]
 
 
 def answer_all(request: httpx.Request) -> httpx.Response:
-    """Answers a request with a text for each record."""
+    """A response with a text for each record."""
     answers = [text(i, str(record.get("id", i))) for i, record in enumerate(records_in(request))]
     return httpx.Response(200, json={"answers": answers})

@@ -1,4 +1,4 @@
-"""Single requests: content, retries and errors; and which packages importing the client loads."""
+"""Single requests: content, retries and errors; import of the client."""
 
 import json
 import logging
@@ -55,7 +55,7 @@ TRANSIENT = [
     httpx.ReadTimeout("slow"),
     *(problem(status, code, retryable=True) for status, code in ((429, "busy"), (503, "lost"), (504, "deadline"))),
     *(httpx.Response(status, text="Bad Gateway") for status in (408, 502, 503)),
-    httpx.Response(500, text="Internal Server Error"),  # from Serve's proxy after the application died
+    httpx.Response(500, text="Internal Server Error"),  # as from Serve's proxy without an application
 ]
 
 
@@ -95,7 +95,7 @@ def test_permanent_failures_are_not_retried(
     assert not waits
 
 
-def test_an_error_carries_the_problem() -> None:
+def test_an_error_has_the_members_of_the_problem() -> None:
     errors = [{"type": "urn:agggen:problem:plan", "detail": "no", "status": 422, "record": "b", "retryable": False}]
     failure = problem(422, "plan", record="a", index=3, field="plan", errors=errors)
     with pytest.raises(RefusedError) as caught:
@@ -106,7 +106,7 @@ def test_an_error_carries_the_problem() -> None:
     assert error.problem["errors"] == errors
 
 
-def test_retry_after_is_waited_for_unless_the_deadline_is_earlier(waits: list[float]) -> None:
+def test_the_client_waits_for_retry_after_unless_the_deadline_is_earlier(waits: list[float]) -> None:
     busy = problem(429, "busy", retryable=True, headers={"retry-after": "7"})
     client_of(Script(busy, answer_all)).generate([RECORD])
     (wait,) = waits
@@ -148,7 +148,7 @@ def test_the_timeout_of_an_attempt_ends_with_the_deadline_of_the_call() -> None:
     first, second = (request.extensions["timeout"]["read"] for request in script.requests)
     assert 0 < first <= 8
     assert second == 5
-    assert script.header("x-deadline-seconds")[1] == "4.500"  # before the client's own timeout
+    assert script.header("x-deadline-seconds")[1] == "4.500"  # the client's timeout is later
 
 
 THREE = [{"id": "a", "triples": []}, {"triples": []}, {"id": "c", "triples": []}]
@@ -157,7 +157,7 @@ LOST = [text(0, "a"), error(1, "1", "lost", True), error(2, "c", "plan", False)]
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_lost_records_are_retried(waits: list[float], alone: bool) -> None:
-    """Regression: with `alone`, the whole batch is repeated, and the text of the first record hid other errors."""
+    """Regression: with option `alone`, which repeats the whole batch, the first record's text hid other errors."""
     script = Script(httpx.Response(200, json={"answers": LOST}), answer_all)
     answers = client_of(script).generate(THREE, n_best=2, alone=alone)
     retried = [text(1, "1"), text(2, "c")] if alone else [text(0, "0") | {"index": 1, "id": "1"}, LOST[2]]
@@ -169,9 +169,9 @@ def test_lost_records_are_retried(waits: list[float], alone: bool) -> None:
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_records_that_stay_lost_keep_their_error(waits: list[float], alone: bool) -> None:
-    """Regression: with `alone`, the texts of the other records, repeated each time, reset the number of attempts."""
+    """Regression: with option `alone`, repeated texts of other records reset the number of attempts."""
     partly = httpx.Response(200, json={"answers": LOST})
-    alone_again = [*[partly] * 20, lambda request: pytest.fail("it is repeated forever")]
+    alone_again = [*[partly] * 20, lambda request: pytest.fail("the request is repeated without limit")]
     script = Script(partly, *(alone_again if alone else [problem(503, "lost", retryable=True)]))
     assert client_of(script).generate(THREE, alone=alone) == LOST
     assert len(script.requests) == QUICK.attempts

@@ -1,4 +1,4 @@
-"""Streams: any number of records, in order, each answered once, whatever fails."""
+"""Streams: each record is answered exactly once and in order, in spite of failures."""
 
 import threading
 import time
@@ -26,13 +26,13 @@ def texts(number: int) -> list[dict[str, Any]]:
 
 
 def losing(*ids: str, times: int = 1) -> Callable[[httpx.Request], httpx.Response]:
-    """Loses these records the first `times` that they are sent; a request whose records are all lost fails."""
-    left = dict.fromkeys(ids, times)
+    """A handler that loses these records `times` times; a request fails if all of its records are lost."""
+    remaining_losses = dict.fromkeys(ids, times)
 
     def answer(request: httpx.Request) -> httpx.Response:
         names = [record["id"] for record in records_in(request)]
-        lost = {name for name in names if left.get(name)}
-        left.update({name: left[name] - 1 for name in lost})
+        lost = {name for name in names if remaining_losses.get(name)}
+        remaining_losses.update({name: remaining_losses[name] - 1 for name in lost})
         answers = [error(i, name, "lost", True) if name in lost else text(i, name) for i, name in enumerate(names)]
         if len(lost) == len(names):
             errors = [answer["error"] for answer in answers]
@@ -61,7 +61,7 @@ def test_a_request_that_is_too_large_is_divided(largest: int) -> None:
 
 
 def test_a_record_that_is_too_large_gets_an_error_and_does_not_end_the_stream() -> None:
-    """Regression: its problem names no record, so it was raised, and the answers to all other records were lost."""
+    """Regression: its problem document names no record, so the error ended the stream."""
 
     def limited(request: httpx.Request) -> httpx.Response:
         large = [record for record in records_in(request) if len(record["triples"]) > 1]
@@ -76,7 +76,7 @@ def test_a_record_that_is_too_large_gets_an_error_and_does_not_end_the_stream() 
 
 
 def test_a_problem_document_of_a_gateway_needs_no_type() -> None:
-    """Regression: a stream ended with KeyError instead of the error; RFC 9457 makes all members optional."""
+    """Regression: KeyError instead of the error; RFC 9457 makes all members optional."""
     kind = {"content-type": "application/problem+json"}
     with pytest.raises(RefusedError, match="Forbidden"):
         list(client_of(lambda _: httpx.Response(403, json={"title": "Forbidden"}, headers=kind)).stream(records(2)))
@@ -98,7 +98,7 @@ def test_records_are_read_lazily() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_default_id_is_the_position_in_the_stream(fails: bool) -> None:
-    """Regression: a record with a blank id was answered under its position in the request, not in the stream."""
+    """Regression: the default id was the position in the request."""
 
     def handler(request: httpx.Request) -> httpx.Response:
         numbers = range(len(records_in(request)))
@@ -114,8 +114,8 @@ def test_the_default_id_is_the_position_in_the_stream(fails: bool) -> None:
         assert [(a["error"]["index"], a["error"]["record"]) for a in answers] == [(0, "0"), (1, "1"), (2, "2")]
 
 
-def test_an_answer_resets_the_number_of_attempts(waits: list[float]) -> None:
-    """Each request answers one record, and there are more records than attempts."""
+def test_progress_resets_the_number_of_attempts(waits: list[float]) -> None:
+    """Each request answers one record, and there are more records than allowed attempts."""
 
     def first_record_only(request: httpx.Request) -> httpx.Response:
         names = [record["id"] for record in records_in(request)]
@@ -152,12 +152,12 @@ def test_an_error_that_ends_a_stream_follows_the_earlier_answers(waits: list[flo
 
 
 class Endpoint:
-    """Reports its capacity; `meet` requests wait for each other, and the one whose first record is `held` for `go`."""
+    """Reports its capacity; `meet` requests wait for each other; the one with first record `held` waits for `go`."""
 
     def __init__(self, records_at_once: int = 10, meet: int = 1, held: str = "") -> None:
         self.records_at_once, self.held, self.go = records_at_once, held, threading.Event()
         self.meeting = threading.Barrier(meet, timeout=WAIT)
-        self.requests: list[str] = []  # the first record of each
+        self.requests: list[str] = []  # first record ids
         self.model_requests = 0
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -184,7 +184,7 @@ def test_concurrency_follows_the_capacity_of_the_endpoint(
 
 
 def test_a_stream_continues_if_the_query_of_the_capacity_times_out() -> None:
-    """Regression: after the timeout the query's deadline had passed too, and the DeadlineError ended the stream."""
+    """Regression: the DeadlineError of the query ended the stream."""
 
     def handler(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/v1/model":
@@ -204,7 +204,7 @@ def test_a_slow_request_delays_no_later_ones_and_keeps_the_order() -> None:
     reader.start()
     reader.join(0.5)
     assert names == []
-    assert len(endpoint.requests) <= 6  # answers of later requests wait in memory, so their number is bounded
+    assert len(endpoint.requests) <= 6  # later answers wait in memory, so their number is bounded
     endpoint.go.set()
     reader.join(WAIT)
     assert names == [f"r{i}" for i in range(14)]

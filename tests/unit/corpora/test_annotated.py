@@ -18,7 +18,7 @@ from agggen.records import Fact, Plan, Record, Reference
 from tests.unit.annotated import annotated_texts
 from tests.unit.score_files import alignment_scores
 
-# Predicates with blanks and twice the same; two texts that differ by a comma.
+# Predicates with blanks, a repeated predicate, and two texts that differ by a comma.
 MILL = Record.of(
     {
         "id": "mill",
@@ -38,7 +38,7 @@ DOOR_SOURCE = "Door is red\tDoor has a lock\tis|has"
 
 
 def read(tmp_path: Path, *rows: tuple[str, str, str]) -> tuple[list[Record], list[Reject]]:
-    """The records and rejects of rows of source, plan and ``fact TAB fact``."""
+    """The records and rejects of rows (source, plan, facts separated by tabs)."""
     for name, column in zip((SOURCES, PLANS, TEXTS), zip(*rows, strict=True), strict=True):
         lines = [f"(S)\t{text}" if name == TEXTS else text for text in column]
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -79,7 +79,7 @@ def test_a_text_without_a_raw_match_keeps_the_tokenised_form(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("plan", ["is|", "is|is&&has", "|"])
-def test_omitted_or_repeated_triples_give_facts_but_no_plan(tmp_path: Path, plan: str) -> None:
+def test_texts_with_omitted_or_repeated_triples_have_facts_but_no_plan(tmp_path: Path, plan: str) -> None:
     records, _ = read(tmp_path, (DOOR_SOURCE, plan, "The Door 's red ;\tlocked ."))
     (reference,) = records[0].references
     assert reference.plan is None
@@ -124,22 +124,22 @@ def test_files_of_different_lengths_or_missing_files_raise_errors(tmp_path: Path
         ("One fact", ["One fact"]),
         (" a |b ", ["a", "", "b"]),
         ("Nice.|It is old", ["Nice .", "It is old"]),
-        # Quotes and dashes that a tokeniser replaced.
+        # The tokeniser replaced quotes and dashes.
         (
             'The "Mill" |\u2013 as always \u2013 is open, |isn\u2019t it',
             ["The `` Mill ''", "- as always - is open ,", "isn't it"],
         ),
-        # Words that the segmenter dropped: a comma belongs to the fact before it, another word to the next fact.
+        # The segmenter dropped words: a comma belongs to the previous fact, other words to the next one.
         ("It was built in 1901, |which makes it old.", ["It was built in 1901", "which makes it old ."]),
         ("It comes from a large island and is |a fried dish.", ["It comes from a large island and is", "fried dish ."]),
     ],
 )
 def test_fact_boundaries_are_transferred_to_the_raw_text(marked: str, facts: list[str]) -> None:
-    """A bar is between two facts of the raw text."""
+    """Bars separate the facts of the raw text."""
     assert attach_facts(marked.replace("|", ""), facts) == tuple(marked.split("|"))
 
 
-def test_other_texts_have_no_facts() -> None:
+def test_facts_of_another_text_are_not_transferred() -> None:
     for text, facts in (("Nothing alike here", ["Quite", "another text"]), ("a", [""]), (" ", ["a"])):
         assert attach_facts(text, facts) is None
 
@@ -178,7 +178,7 @@ def test_records_and_texts_equal_those_of_webnlg(data_home: Path, records: list[
 
 
 def test_facts_and_their_triples_equal_the_annotations(data_home: Path, records: list[Record]) -> None:
-    """In the annotation's files too, the texts of a record are consecutive."""
+    """The texts of a record are consecutive in the annotation's files."""
     references = [reference for record in records for reference in record.references]
     for reference, (_, texts, groups) in zip(references, annotated_texts(data_home), strict=True):
         facts = reference.facts or ()

@@ -21,7 +21,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         load("e2e", "valid")
 
 
-def test_errors_about_missing_files_state_how_to_obtain_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_about_missing_files_say_how_to_obtain_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
     with pytest.raises(
         CorpusError, match=r"devset\.csv is missing; run `agggen corpora fetch e2e`, or set AGGGEN_DATA"
@@ -41,8 +41,7 @@ def test_the_data_home_is_the_variable_or_the_cache(monkeypatch: pytest.MonkeyPa
     assert find_data_home() == Path.home() / ".cache/agggen/data"
 
 
-# Golden: records, references, rejects and references with a plan. References and rejects together are the rows of the
-# file.
+# Records, references, rejects, references with a plan. References and rejects sum to the rows of the file.
 @pytest.mark.parametrize(
     ("corpus", "split", "records", "references", "rejects", "plans"),
     [
@@ -94,7 +93,7 @@ def test_webnlg_1_6_has_the_records_of_2017(data_home: Path) -> None:
 
 
 def test_triples_of_the_constrained_test_set_are_in_training(data_home: Path) -> None:
-    """The name of the split promises the opposite; the catalogue says so."""
+    """Contrary to the name of the split; the catalogue's note says so."""
     train, test = (split_rejects(load("webnlg-2.1-constrained", split))[0] for split in ("train", "test"))
     known, tested = ({triple for record in records for triple in record.triples} for records in (train, test))
     assert (len(tested), len(tested & known)) == (1873, 1842)

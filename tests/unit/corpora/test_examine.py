@@ -1,4 +1,4 @@
-"""Statistics and likely errors of data before training."""
+"""Statistics of data, and warnings about likely errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def row(number: int, text: str, **changes: object) -> dict[str, object]:
 def test_likely_errors_are_reported_with_examples() -> None:
     rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
     rows += [
-        row(30, "Film 30 is nice."),  # does not say its director
+        row(30, "Film 30 is nice."),  # lacks the director
         row(31, "Film 31 is by Scott and was shot in Malta in 1977."),
         row(32, "Film 32 is by Scott, a story of love.", genre="love"),
         row(33, ""),

@@ -10,7 +10,7 @@ import pytest
 from agggen.corpora.catalogue import list_corpora
 from agggen.corpora.fetch import FetchReport, RemoteFile, fetch, fetch_files, read_manifest
 from agggen.errors import CorpusError
-from tests.file_server import CONTENT, Files
+from tests.file_server import CONTENT, FileServer
 from tests.processes import free_ports
 
 HASH = hashlib.sha256(CONTENT).hexdigest()
@@ -18,17 +18,17 @@ HASH = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses between requests, which tests do not wait for."""
+    """Skips the pauses between requests and records their seconds."""
     seconds: list[float] = []
     monkeypatch.setattr("time.sleep", seconds.append)
     return seconds
 
 
-def get(files: Files, folder: Path, path: str = "a.csv", sha256: str | None = HASH) -> FetchReport:
+def get(files: FileServer, folder: Path, path: str = "a.csv", sha256: str | None = HASH) -> FetchReport:
     return fetch_files([RemoteFile(path, len(CONTENT) if sha256 else None, sha256, files.url(path))], folder)
 
 
-def test_valid_files_are_not_downloaded_again(files: Files, tmp_path: Path) -> None:
+def test_valid_files_are_not_downloaded_again(files: FileServer, tmp_path: Path) -> None:
     assert get(files, tmp_path) == FetchReport(tmp_path, 1, 0)
     assert get(files, tmp_path) == FetchReport(tmp_path, 0, 1)
     assert files.requests == 1
@@ -41,13 +41,13 @@ def test_valid_files_are_not_downloaded_again(files: Files, tmp_path: Path) -> N
     assert [get(files, tmp_path, "unverified", sha256=None).downloaded for _ in range(2)] == [1, 0]
 
 
-def test_cut_connections_and_busy_servers_are_retried(files: Files, tmp_path: Path, pauses: list[float]) -> None:
+def test_cut_connections_and_busy_servers_are_retried(files: FileServer, tmp_path: Path, pauses: list[float]) -> None:
     files.cut_after, files.failures = [100_000], 2
     get(files, tmp_path)
     assert (files.requests, pauses, (tmp_path / "a.csv").read_bytes()) == (4, [1, 2, 4], CONTENT)
 
 
-def test_a_failed_download_states_the_reason_and_leaves_no_file(files: Files, tmp_path: Path) -> None:
+def test_a_failed_download_states_the_reason_and_leaves_no_file(files: FileServer, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot download absent from .*: the server responded 404 Not Found"):
         get(files, tmp_path, "absent")
     assert files.requests == 1
@@ -64,7 +64,7 @@ def test_a_failed_download_states_the_reason_and_leaves_no_file(files: Files, tm
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"x", CONTENT + b"x" * 100_000, CONTENT[:1000]])
-def test_a_file_with_the_wrong_hash_is_refused(files: Files, tmp_path: Path, content: bytes) -> None:
+def test_a_file_with_the_wrong_hash_is_refused(files: FileServer, tmp_path: Path, content: bytes) -> None:
     files.content = content
     with pytest.raises(CorpusError, match=r"does not have the expected SHA-256 \(received .* bytes\)"):
         get(files, tmp_path)

@@ -1,4 +1,4 @@
-"""Lines, rows of CSV files, and rejects: bounded memory, NUL bytes, encodings, the reject file and its share."""
+"""Lines and CSV rows: bounded memory, NUL bytes, encodings; the file and the share of rejects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agggen.errors import CorpusError
 
 
 class CountingStream(io.BytesIO):
-    """Records the length of the longest read."""
+    """A stream that records the length of its longest read."""
 
     longest = 0
 
@@ -36,12 +36,12 @@ NUL = Reject("f", 2, None, "the line contains a NUL byte at position 2")
         (b"a\nb\0c\nd", [(1, "a\n"), NUL, (3, "d")]),
     ],
 )
-def test_lines_are_numbered_and_keep_their_ends(content: bytes, items: list[object]) -> None:
+def test_lines_are_numbered_and_keep_their_line_ends(content: bytes, items: list[object]) -> None:
     assert list(read_lines(io.BytesIO(content), "f")) == items
 
 
 @pytest.mark.parametrize("end", [b"\nnext", b""])
-def test_a_long_line_is_rejected_without_being_loaded(end: bytes) -> None:
+def test_a_long_line_is_rejected_without_reading_all_of_it(end: bytes) -> None:
     stream = CountingStream(b"ok\n" + b"x" * (2 * MAX_LINE_BYTES) + end)
     items = list(read_lines(stream, "f"))
     assert items[1] == Reject("f", 2, None, "the line is longer than 10,000,000 bytes")

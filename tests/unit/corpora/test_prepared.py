@@ -1,4 +1,4 @@
-"""The Parquet form: lossless, atomic; damaged, modified and foreign files are refused."""
+"""The Parquet form of a corpus: lossless, atomic; damaged, modified and foreign files are refused."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def records(draw: st.DrawFn) -> Record:
 
 @settings(max_examples=60)
 @given(st.lists(records(), max_size=5))
-def test_the_round_trip_is_lossless(given_records: list[Record]) -> None:
+def test_the_round_trip_is_lossless(originals: list[Record]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "train.parquet"
-        assert write_records(path, iter(given_records), "mine", "train") == len(given_records)
-        assert read_records(path) == given_records
+        assert write_records(path, iter(originals), "mine", "train") == len(originals)
+        assert read_records(path) == originals
 
 
 TEXTS = (Reference("a b", (Fact("a "), Fact("b", ())), Plan.parse('["p q"]')),)
@@ -55,7 +55,7 @@ RECORDS = [Record(f"r{number}", (Triple("s", "p q", str(number)),), TEXTS) for n
 def test_the_file_has_the_documented_schema_and_metadata(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS, "mine", "dev")
-    assert read_records(path) == RECORDS  # more than a batch
+    assert read_records(path) == RECORDS  # more than one batch
     assert pq.read_schema(path).equals(schema())
     facts = [{"text": "a ", "predicates": None}, {"text": "b", "predicates": []}]
     assert pq.read_table(path).to_pylist()[1] == {

@@ -1,4 +1,4 @@
-"""Users' rows as records: long, wide and nested forms, named columns, invalid rows."""
+"""Users' tables as records: long, wide and nested forms, column names, invalid rows."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def read(*rows: Row, **columns: Any) -> Table:
     return read_table(enumerate(rows, start=1), "t", Columns(**columns))
 
 
-def shown(record: Record) -> str:
-    """``id: triple; triple => text / text``"""
+def as_text(record: Record) -> str:
+    """A record as ``id: triple; triple => text / text``."""
     triples = "; ".join(map(str, record.triples))
     return f"{record.id}: {triples} => {' / '.join(reference.text for reference in record.references)}"
 
 
-def only(table: Table) -> Record:
+def single(table: Table) -> Record:
     ((record,),) = table.records.values()
     assert not table.rejects
     return record
 
 
 class NotComparable:
-    """Compares like pandas.NA: the result has no truth value."""
+    """Like pandas.NA: a comparison's result has no truth value."""
 
     def __ne__(self, other: object) -> Any:
         return self
@@ -84,7 +84,7 @@ RECORDS: dict[str, tuple[list[Row], dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize(("rows", "columns", "records"), RECORDS.values(), ids=RECORDS)
 def test_rows_become_records(rows: list[Row], columns: dict[str, Any], records: list[str]) -> None:
     table = read(*rows, **columns)
-    assert ([shown(record) for record in table.records[None]], table.rejects) == (records, [])
+    assert ([as_text(record) for record in table.records[None]], table.rejects) == (records, [])
 
 
 NO_VALUE = [{"title": "A", "year": "1979"}, {"title": "B", "year": ""}, {"title": "", "year": " "}]
@@ -106,7 +106,7 @@ REJECTS: dict[str, tuple[list[Row], str, list[str]]] = {
     ),
     "too few parts": ([{"id": "x", "triples": [["A", "p"]]}], "", ["1: record 'x': a triple needs 3 parts"]),
     "too deep": ([{"id": "x", "triples": [DEEP]}], "", ["1: record 'x': the row is nested too deeply"]),
-    # Such a record was accepted; its dataset had no fingerprint and could not be saved.
+    # Regression: accepted, although its dataset could not be saved.
     "a lone surrogate": ([{"triples": [["A", "p", "\ud800"]]}], "", [r"1: half of a surrogate pair in '\ud800'"]),
     "an undecoded byte in a review": (
         [{"triples": '[["A", "p", "caf\udce9"]]', "corrected": "A."}],
@@ -136,7 +136,7 @@ def test_invalid_rows_are_rejected_and_the_others_are_read(rows: list[Row], vali
         ({"subject": "a", "object": "b"}, {}, "t: no column predicate; it needs .* and has subject, object"),
     ],
 )
-def test_an_absent_column_raises_an_error(row: Row, columns: dict[str, Any], message: str) -> None:
+def test_a_missing_column_is_an_error(row: Row, columns: dict[str, Any], message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         read(row, **columns)
 
@@ -144,7 +144,7 @@ def test_an_absent_column_raises_an_error(row: Row, columns: dict[str, Any], mes
 def test_splits_and_categories_are_read_from_columns() -> None:
     rows = [{"name": "A", "p": "x", "split": name} for name in ("train", "Validation", "test", "held-out")]
     assert list(read(*rows).records) == ["train", "dev", "test", "held-out"]
-    assert only(read(NAMED, **COLUMNS)).category == "sf"
+    assert single(read(NAMED, **COLUMNS)).category == "sf"
 
 
 def test_records_in_json_keep_facts_and_plans() -> None:
@@ -154,11 +154,11 @@ def test_records_in_json_keep_facts_and_plans() -> None:
 
 def test_a_record_in_a_data_frame_may_have_arrays_and_empty_cells() -> None:
     nested = np.empty(1, dtype=object)
-    nested[0] = np.array(["A", "p", "x"], dtype=object)  # as `pandas.read_parquet` gives lists in lists
+    nested[0] = np.array(["A", "p", "x"], dtype=object)  # as `pandas.read_parquet` returns nested lists
     for array in (nested, np.array([["A", "p", "x"]])):
-        record = only(read({"id": "1", "triples": array, "references": float("nan"), "category": float("nan")}))
+        record = single(read({"id": "1", "triples": array, "references": float("nan"), "category": float("nan")}))
         assert record == Record.of({"id": "1", "triples": [["A", "p", "x"]]})
-    assert only(read({"id": "1", "triples": [["A", "p", "x"]], "category": np.str_("c")})).category == "c"
+    assert single(read({"id": "1", "triples": [["A", "p", "x"]], "category": np.str_("c")})).category == "c"
 
 
 @pytest.mark.parametrize(
@@ -218,11 +218,11 @@ def test_invalid_lines_of_a_file_are_rejected(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize(("name", "sign"), [("f.csv", ";"), ("f.csv", ","), ("f.tsv", "\t")])
 def test_the_delimiter_is_read_from_the_header(tmp_path: Path, name: str, sign: str) -> None:
     (tmp_path / name).write_text(f"title{sign}Release Year\nAlien{sign}1979\n", encoding="utf-8")
-    assert shown(only(read_file(tmp_path / name))) == "2: Alien | Release_Year | 1979 => "
+    assert as_text(single(read_file(tmp_path / name))) == "2: Alien | Release_Year | 1979 => "
 
 
 def test_a_single_object_is_read_in_either_form() -> None:
-    assert shown(record_of_row(NESTED | {"id": 7}, "1")) == f"7: {FLAT}"
+    assert as_text(record_of_row(NESTED | {"id": 7}, "1")) == f"7: {FLAT}"
     record_form = {"triples": [["Alien", "year", "1979"]]}
     assert record_of_row(record_form, "1") == Record.of(record_form, "1")
 

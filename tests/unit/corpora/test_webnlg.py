@@ -52,7 +52,7 @@ A, B, C = "T | isPartOf | A", "T | isPartOf | B", "T | area | 5"
     ("sentences", "plan"),
     [
         (([C, A], [B]), "[area isPartOf] [isPartOf_2]"),
-        # Only the object tells the repeated predicate apart.
+        # Only the object distinguishes the repeated predicates.
         (([B], [A, C]), "[isPartOf_2] [isPartOf area]"),
         (([], ["T  | isPartOf | B", A, C]), "[isPartOf_2 isPartOf area]"),
         (([A, B],), None),

@@ -1,4 +1,4 @@
-"""An empty home folder for each test, without the user's cluster, store or servers."""
+"""An empty home folder for each test, without settings of the user's cluster, store or servers."""
 
 import os
 from pathlib import Path

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler
 
 from agggen_platform.doctor.findings import Finding
-from tests.file_server import answering
+from tests.file_server import http_server
 
 Answer = tuple[int, str]
 
@@ -13,17 +13,17 @@ Answer = tuple[int, str]
 def stub_server(
     answers: Mapping[str, Answer], otherwise: Answer = (404, "no such page")
 ) -> AbstractContextManager[str]:
-    """The address of a server with these answers by path, and one answer for all other paths."""
+    """Runs a server with these responses by path and one for all other paths; yields its address."""
 
     def answer(request: BaseHTTPRequestHandler, _: bytes) -> tuple[int, bytes]:
         status, text = answers.get(request.path.partition("?")[0], otherwise)
         return status, text.encode()
 
-    return answering(answer)
+    return http_server(answer)
 
 
 def levels(findings: Iterable[Finding]) -> dict[str, str]:
-    """The level by subject; of several findings about one subject the last."""
+    """The level of the last finding about each subject."""
     return {finding.subject: finding.level for finding in findings}
 
 

@@ -1,4 +1,4 @@
-"""Ray, the store and MLflow: the token, the room for workers, every refusal, and servers that do not answer."""
+"""Checks of Ray, the store and MLflow: token, room for workers, refusals, servers that do not respond."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ TOKEN = "0123456789abcdef" * 4
         (JOINING, {"RAY_AUTH_TOKEN_PATH": "absent"}, "error"),
     ],
 )
-def test_the_token(settings: Settings, variables: dict[str, str], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token(settings: Settings, variables: dict[str, str], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, mode in (("private", 0o600), ("readable", 0o644)):
         Path(name).write_text(TOKEN)
         Path(name).chmod(mode)
@@ -64,12 +64,12 @@ def test_an_address_where_nothing_listens(scheme: str) -> None:
         (Settings(workers=1, cpus_per_worker=1, gpus_per_worker=1), "error"),
     ],
 )
-def test_the_room_for_the_jobs_workers(settings: Settings, level: str | None) -> None:
+def test_findings_about_room_for_the_jobs_workers(settings: Settings, level: str | None) -> None:
     assert levels(cluster.room(4, 0, settings)).get("room") == level
 
 
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "warning")])
-def test_a_dashboard_asks_for_a_token(status: int, level: str) -> None:
+def test_a_dashboard_must_require_a_token(status: int, level: str) -> None:
     with stub_server({"/api/version": (status, "{}")}) as url:
         assert cluster.dashboard(url).level == level
 
@@ -120,7 +120,7 @@ def test_a_store_that_is_busy_or_down(s3: str, faulty_s3: FaultyS3, monkeypatch:
     assert str(finding.remedy).startswith("curl ")
 
 
-def test_folders(home: Path) -> None:
+def test_findings_about_a_store_in_a_folder(home: Path) -> None:
     job = {"address": "head:6379", "workers": 2}
     assert levels(store.check(Settings())) == {"storage": "note"}
     assert levels(store.check(Settings(**job))) == {"storage": "warning"}
@@ -141,7 +141,7 @@ def check_mlflow(uri: str | None = None) -> list[Finding]:
     return list(tracking.check(Settings(tracking=uri)))
 
 
-def test_the_file_in_runs(home: Path) -> None:
+def test_findings_about_the_mlflow_file_in_runs(home: Path) -> None:
     assert levels(check_mlflow()) == {"tracking": "ok", "registry": "ok"}
     assert list(home.iterdir()) == []
     (home / "runs").write_text("a file where a folder should be")
@@ -149,7 +149,7 @@ def test_the_file_in_runs(home: Path) -> None:
 
 
 def test_experiments_that_are_writable_outdated_and_deleted(home: Path) -> None:
-    """One file for all cases: MLflow takes seconds to create it."""
+    """All cases share a file, which MLflow takes seconds to create."""
     path = home / "mlflow.db"
     uri = f"sqlite:///{path}"
     client = mlflow_client(uri)
@@ -178,7 +178,7 @@ def test_experiments_that_are_writable_outdated_and_deleted(home: Path) -> None:
         ((400, json.dumps({"error_code": "INTERNAL_ERROR"})), "error", "curl -sS"),
     ],
 )
-def test_a_server_of_mlflow(answer: Answer, level: str, text: str) -> None:
+def test_findings_about_an_mlflow_server(answer: Answer, level: str, text: str) -> None:
     with stub_server({EXPERIMENT: answer, MODELS: (200, "{}")}) as url:
         findings = check_mlflow(url)
     assert levels(findings) == {"tracking": level, "registry": "ok"}

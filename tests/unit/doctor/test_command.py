@@ -1,4 +1,4 @@
-"""`agggen doctor`: its output, exit codes and isolation of the checks; and no secret in what it prints."""
+"""`agggen doctor`: output without secrets, exit codes, isolation of the checks."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_the_settings_of_a_job() -> None:
     assert (settings.cluster, settings.storage, settings.tracking) == ("head:6379", "s3://m/r", "http://mlflow:5000")
     assert (settings.corpus, settings.workers, settings.gpus_per_worker) == ("elements", 4, 1.0)
     assert settings.distributed
-    assert settings_of(None, (), "runs") == Settings(), "no configuration is read, which would import torch"
+    assert settings_of(None, (), "runs") == Settings(), "reading a configuration would import torch"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_the_settings_of_a_job() -> None:
         ("import time; time.sleep(600)", "torch", "no answer within 2 s"),
     ],
 )
-def test_a_library_that_breaks_or_hangs(
+def test_a_library_that_fails_or_hangs_does_not_affect_other_checks(
     torch: str, subject: str, words: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "torch.py").write_text(torch)
@@ -72,7 +72,7 @@ def test_mistakes_of_the_user_are_exit_code_2(arguments: list[str], words: str, 
 
 
 def test_no_secret_is_printed(s3: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow quotes the credentials that it was sent; the store and the cluster refuse theirs."""
+    """MLflow's error quotes its credentials; store and cluster refuse theirs."""
     secrets = {
         "AWS_ACCESS_KEY_ID": "AKIASECRETSECRET1234",
         "AWS_SECRET_ACCESS_KEY": "aws-secret-aws-secret",

@@ -1,4 +1,4 @@
-"""Python's packages, torch and GPUs, corpora and disks of this machine."""
+"""Checks of packages, torch and GPUs, corpora and disks of this machine."""
 
 import shutil
 from collections import namedtuple
@@ -15,7 +15,7 @@ HERE = Settings()
 
 
 def distribution(folder: Path, name: str, version: str, *requires: str) -> None:
-    """What `importlib.metadata` finds of an installed package."""
+    """Writes the metadata of an installed package, as `importlib.metadata` reads it."""
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
@@ -54,7 +54,7 @@ def test_installed_packages_must_be_in_the_declared_ranges(
         (Settings(workers=2, gpus_per_worker=1, address="head:6379"), False, "note"),
     ],
 )
-def test_a_torch_without_gpu(settings: Settings, driver: bool, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_without_gpu(settings: Settings, driver: bool, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/nvidia-smi" if driver else None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert levels(accelerator(settings))["GPU"] == level
@@ -87,7 +87,7 @@ def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatc
     ("free", "runs", "ray"),
     [(900 << 30, "ok", "ok"), (40 << 30, "ok", "error"), (4 << 30, "warning", "error"), (100 << 20, "error", "error")],
 )
-def test_space_on_disk(free: int, runs: str, ray: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_about_disk_space(free: int, runs: str, ray: str, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")(1000 << 30, (1000 << 30) - free, free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     result = levels(disk(HERE))

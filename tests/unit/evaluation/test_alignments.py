@@ -18,7 +18,7 @@ def test_recall_counts_all_alignments_and_accuracy_only_correct_ones() -> None:
     assert statistics["accuracy"].signature == "alignment|right/all|percent|triples:5"
 
 
-def test_the_last_fact_that_names_a_predicate_counts() -> None:
+def test_a_predicate_is_aligned_to_the_last_fact_that_names_it() -> None:
     assert positions([["a", "b"], [], ["a"]]) == {"a": 2, "b": 0}
 
 
@@ -29,7 +29,7 @@ def test_without_predicted_alignments_scores_are_zero_and_without_gold_ones_ther
 
 
 def test_golden_viterbi_alignments(data_home: Path) -> None:
-    """The paper's table, over 273 texts, since the release lacks the Viterbi alignment of text 12."""
+    """The paper's table, on 273 texts, since the release lacks the Viterbi alignment of text 12."""
     release = data_home / "agggen_release"
     gold = (release / "human_annotations/evaluation/rst_ann_gt_plan.jsonl").read_text(encoding="utf-8").splitlines()
     viterbi = (release / "system_outputs/Viterbi/abs_bert_cnndm.30000.anno").read_text(encoding="utf-8").splitlines()

@@ -16,7 +16,7 @@ def test_distinct_plans() -> None:
 
 
 def test_distinct_n_counts_n_grams_within_texts() -> None:
-    texts = ["The pub is a pub.", "a pub"]  # the pub is a pub . | a pub
+    texts = ["The pub is a pub.", "a pub"]  # tokens: the pub is a pub . | a pub
     assert distinct_n(texts, 1).value == 5 / 8
     assert distinct_n(texts, 2).value == 5 / 6
     assert "n-grams:6" in distinct_n(texts, 2).signature

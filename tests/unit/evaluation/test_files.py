@@ -1,4 +1,4 @@
-"""Texts to be scored: the first invalid line raises an error with file and line."""
+"""Files of texts to score: the first invalid line is an error with file and line."""
 
 from pathlib import Path
 

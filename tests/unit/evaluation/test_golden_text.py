@@ -1,6 +1,6 @@
-"""Text metrics against published numbers: released outputs scored again, compared to the printed digit.
+"""Text metrics of released outputs equal the published scores in all printed digits.
 
-To start Java once per protocol, METEOR scores all systems as one corpus, of which each system is a part.
+METEOR scores all systems of a protocol as one corpus, so that Java is started once.
 """
 
 import csv
@@ -23,7 +23,7 @@ WEBNLG_TEAMS = ("ADAPT_Centre", "Baseline", "Tilburg_University-2")
 SEEN, ALL = 971, 1862
 
 System = tuple[list[str], list[list[str]]]
-"""Texts and the references of each."""
+"""Texts, and the references of each text."""
 
 
 def lines(path: Path, encoding: str = "utf-8") -> list[str]:
@@ -31,7 +31,7 @@ def lines(path: Path, encoding: str = "utf-8") -> list[str]:
 
 
 def released(data_home: Path, run: str, checkpoint: int) -> System:
-    """An output of AggGen's release with the release's own references; both are tokenised and lower-cased."""
+    """An output and the references of AggGen's release, both tokenised and lower-cased."""
     folder = data_home / "agggen_release" / "system_outputs"
     gold = lines(folder / "_shared" / f"{run}.gold")
     references = [[text.strip() for text in line.split("<ref_sep>")] for line in gold]
@@ -39,7 +39,7 @@ def released(data_home: Path, run: str, checkpoint: int) -> System:
 
 
 def e2e_challenge(data_home: Path, system: str) -> System:
-    """A system of the E2E challenge with the official references; outer quotes are stripped as the scorer does."""
+    """A system of the E2E challenge with the official references, without outer quotes, as in the official scorer."""
     references: dict[str, list[str]] = {}
     with (data_home / "e2e" / "testset_w_refs.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -136,7 +136,7 @@ def test_webnlg_ter_of_the_paper(data_home: Path) -> None:
         return scores["ter"].value
 
     assert round(mean(ter("webnlg.base", n) for n in TRANSFORMER_WEBNLG)) == 37
-    assert round(ter("webnlg.hmm", 30000)) == 40  # the paper's mean of three checkpoints, of which this is one
+    assert round(ter("webnlg.hmm", 30000)) == 40  # the paper prints the mean of three checkpoints
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_webnlg_meteor_of_the_paper_and_the_challenge(data_home: Path) -> None:
     meteor = measure("webnlg-2017", *corpus, ["meteor"], tokenised=True)["meteor"]
     assert meteor.segment_scores is not None
     assert round(mean(meteor.corpus(parts[str(n)]).value for n in TRANSFORMER_WEBNLG)) == 42
-    assert round(meteor.corpus(parts["30000"]).value) == 43  # the paper's mean of three, of which this is one
+    assert round(meteor.corpus(parts["30000"]).value) == 43  # the paper prints the mean of three checkpoints
     for team in WEBNLG_TEAMS:
         start = parts[team].start
         for row in rows_of(data_home, team):
@@ -167,7 +167,7 @@ def test_webnlg_meteor_of_the_paper_and_the_challenge(data_home: Path) -> None:
             result = meteor.corpus(slice(start + (part.start or 0), start + (part.stop or ALL)))
             assert result.value == pytest.approx(100 * float(row["METEOR"]), abs=1e-9), (team, row["subset"])
         log = data_home / "outputs" / "webnlg_2017_challenge" / "eval" / f"meteor-{team}-all-cat.txt"
-        if log.exists():  # there is none of the baseline
+        if log.exists():  # not published for the baseline
             single = [float(score) for score in re.findall(r"^Segment \d+ score:\s+(\S+)", log.read_text(), re.M)]
             assert len(single) == ALL
             np.testing.assert_allclose(meteor.segment_scores[parts[team]], 100 * np.array(single), atol=1e-9)
@@ -177,7 +177,6 @@ PARTS = {"all": slice(None, None), "seen": slice(0, SEEN), "unseen": slice(SEEN,
 
 
 def rows_of(data_home: Path, team: str) -> list[dict[str, str]]:
-    """The published scores of a team."""
     return [row for row in published_rows(data_home, "webnlg_2017_challenge") if row["file_prefix"] == team]
 
 

@@ -1,4 +1,4 @@
-"""METEOR, and the tokeniser of ROUGE-L and CIDEr: with Java, and all failures of Java with a fake."""
+"""METEOR and the tokeniser of ROUGE-L and CIDEr with Java; failures of Java with a fake program."""
 
 import math
 import os
@@ -21,7 +21,7 @@ COUNTS = " ".join(["1.0"] * 23)
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Replaces `java` by a shell script that logs each start; returns the script's folder."""
+    """Returns a function that replaces `java` by a shell script and returns the folder with its log of starts."""
 
     def put(script: str) -> Path:
         java = tmp_path / "java"
@@ -99,7 +99,7 @@ def test_an_interrupt_leaves_no_process(fake_java: Callable[[str], Path]) -> Non
 
 
 def test_meteor_computed_by_hand() -> None:
-    """4 words against 5 with 1 function word each; 2 content and 1 function word match exactly, 1 by its stem."""
+    """4 words against 5, 1 function word each: 2 content words and the function word match exactly, 1 by its stem."""
     counts = np.zeros(23)
     counts[:4] = 4, 5, 1, 1
     counts[4:8] = 2, 2, 1, 1
@@ -113,7 +113,7 @@ def test_meteor_computed_by_hand() -> None:
 
 
 @needs_java
-def test_ptb_tokens() -> None:
+def test_tokens_of_the_ptb_tokeniser() -> None:
     raw = ["The Fig, near £20-25 (isn't bad).", "", "...", "Two\nlines", 'He said: "yes"', "naïve café"]
     expected = ["the fig near # 20-25 -lrb- is n't bad -rrb-", "", "", "two lines", "he said yes", "naïve café"]
     assert ptb_tokens(raw) == expected
@@ -125,13 +125,13 @@ def test_rouge_l_takes_the_best_precision_and_the_best_recall() -> None:
     assert result == pytest.approx(100 * (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision))
 
 
-def test_cider_of_perfect_and_of_wrong_texts() -> None:
+def test_cider_of_perfect_and_wrong_texts() -> None:
     texts = ["a cheap pub by the river", "thai food is served here today"]
     references = [[text] for text in texts]
     result = cider_statistics(texts, references)
     assert result.corpus().value == pytest.approx(10)
     assert cider_statistics(texts[::-1], references).corpus().value == pytest.approx(0)
-    assert cider_statistics(texts[:1], references[:1]).corpus().value == 0  # all words are in all of one text
+    assert cider_statistics(texts[:1], references[:1]).corpus().value == 0  # idf is 0: all documents contain all words
 
 
 def test_texts_without_tokens_have_finite_scores() -> None:

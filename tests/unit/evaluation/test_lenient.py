@@ -1,4 +1,4 @@
-"""The lenient check: which triples a text mentions."""
+"""The lenient check of mentioned triples."""
 
 import random
 from collections import defaultdict
@@ -63,7 +63,7 @@ def test_mentioned(predicate: str, value: str, text: str, result: bool) -> None:
     assert mentioned(Triple("Ann", predicate, value), text) is result
 
 
-def test_each_triple_has_its_reason() -> None:
+def test_each_triple_has_the_reason_of_its_verdict() -> None:
     triples = (
         Triple("Ann", "born", "New York"),
         Triple("Ann", "died", "Old_Oslo_(city)"),
@@ -82,14 +82,14 @@ def test_each_triple_has_its_reason() -> None:
     ]
 
 
-# --- people's texts: as measured in the module's docstring ----------------------------------------------------------
+# --- human references: the measurements in the docstring of the tested module --------------------------------------
 
 SAME = [{"low", "1 out of 5"}, {"average", "3 out of 5"}, {"high", "5 out of 5"}, {"cheap", "less than £20"}]
 SAME += [{"moderate", "£20-25"}, {"high", "more than £30"}]
 
 
 def shares(items: Iterable[Record | Reject], every: int = 1) -> tuple[float, float, float]:
-    """Percentages of triples mentioned in the references: unchanged; with another object; the latter without `SAME`."""
+    """Percentages of mentioned triples: unchanged; with another object; with another object not in `SAME`."""
     records = [item for item in items if isinstance(item, Record)]
     choice = random.Random(7)
     objects_of: dict[str, dict[frozenset[str], str]] = defaultdict(dict)
@@ -116,7 +116,7 @@ def test_webnlg_references_mention_their_triples_and_no_others(data_home: Path) 
 
 
 def test_e2e_references_mention_their_slots_and_no_others(data_home: Path) -> None:
-    """The original references omit 7 % of the slots; the cleaned records omit these slots."""
+    """The original references omit 7 % of the slots, which the cleaned records lack."""
     true, replaced, truly_other = shares(read_e2e(data_home / "e2e" / "devset.csv", "dev"), every=4)
     assert true > 90
     assert replaced < 9

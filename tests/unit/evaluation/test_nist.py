@@ -1,4 +1,4 @@
-"""NIST against hand computations."""
+"""NIST, compared with scores computed by hand."""
 
 import math
 
@@ -9,10 +9,10 @@ from agggen.evaluation.nist import nist_statistics
 
 def test_nist_computed_by_hand() -> None:
     result = nist_statistics(["a b", "a x"], [["a b", "a a c"], ["a d"]])
-    # 7 words in all: a 4, b 1; the bigram "a b" follows one of 4 a's
+    # of 7 words, 4 are "a" and 1 is "b"; "b" follows 1 of 4 "a"
     unigrams = (math.log2(7 / 4) + math.log2(7 / 1) + math.log2(7 / 4)) / 4
     bigrams = math.log2(4 / 1) / 2
-    ratio = 4 / (7 / (3 / 2))  # words of the texts over those of the references, per reference of a text
+    ratio = 4 / (7 / (3 / 2))  # words of the texts / (words of the references / references per text)
     penalty = math.exp(math.log(0.5) / math.log(1.5) ** 2 * math.log(ratio) ** 2)
     assert result.corpus().value == pytest.approx((unigrams + bigrams) * penalty, abs=1e-12)
 

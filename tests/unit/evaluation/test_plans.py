@@ -1,4 +1,4 @@
-"""Plan agreement against scikit-learn, SciPy and the paper's planning table."""
+"""Plan agreement, compared with scikit-learn, SciPy and the paper's planning table."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tests.unit.score_files import corpus_scores
 
 
 def plan_of(labels: list[int]) -> Plan:
-    """The plan in which predicate p<i> is in group labels[i]; groups are ordered by their numbers."""
+    """The plan with predicate p<i> in group labels[i]; groups are in the order of their numbers."""
     groups = sorted(set(labels))
     return Plan(tuple(tuple(f"p{i}" for i, label in enumerate(labels) if label == group) for group in groups))
 
@@ -34,7 +34,7 @@ def plan_scores(*arguments: Any) -> dict[str, Score]:
 
 
 def agreement(plan: Plan, reference: Plan, predicates: Sequence[str] | None = None) -> dict[str, float]:
-    """NMI, AMI, ARI and tau of a plan and a single reference."""
+    """NMI, AMI, ARI and tau of a plan, compared with a single reference."""
     scores = plan_scores([plan], [[reference]], predicates and [predicates])
     return {
         name: scores[key].value
@@ -66,7 +66,7 @@ def test_an_omitted_predicate_is_a_cluster_of_its_own() -> None:
     assert scores["ari"] == pytest.approx(adjusted_rand_score([0, 0, 1, 2], [0, 0, 1, 1]))
     assert scores["ami"] == pytest.approx(adjusted_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 2]))
     assert agreement(Plan(()), Plan.parse("[a b c d]"), names)["nmi"] == 0
-    # Two plans that omit the same predicates do not thereby put them into one fact.
+    # Predicates that both plans omit do not count as one common group.
     assert agreement(Plan(()), part, names)["ari"] < agreement(part, part, names)["ari"] == 1
 
 
@@ -93,7 +93,7 @@ def test_each_measure_has_its_own_signature() -> None:
     predicted, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
     scores = plan_scores(predicted, gold)
     assert (scores["exact_match"].value, scores["exact_partition"].value, scores["placed"].value) == (0.5, 0.5, 1)
-    assert scores["human_nmi_max"].value == 1  # of the one input with two references, for want of three
+    assert scores["human_nmi_max"].value == 1  # only the input with two references has a value
     assert scores["human_tau_avg"].value == pytest.approx(-1)
     assert len({score.signature for score in scores.values()}) == len(scores)
 
@@ -102,8 +102,8 @@ def test_without_a_second_reference_there_is_no_human_agreement() -> None:
     assert not any(key.startswith("human") for key in plan_scores(plans("[a] [b]"), [plans("[a b]")]))
 
 
-def test_golden_plans_of_people_and_of_the_paper(data_home: Path) -> None:
-    """The paper's planning table, from the released plans of the system and the annotated plans."""
+def test_golden_scores_of_human_plans_and_of_the_papers_system(data_home: Path) -> None:
+    """The paper's planning table, computed from the released and the annotated plans."""
 
     def triples(columns: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted(column.strip() for column in columns if column.strip()))

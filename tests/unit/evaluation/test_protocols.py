@@ -27,7 +27,7 @@ LIGHT = {
     "e2e": ["bleu", "nist", "rouge_l", "cider"] if HAS_JAVA else ["bleu", "nist"],
     "webnlg-2017": ["bleu", "ter"],
 }
-"""All but METEOR, which takes seconds to start."""
+"""The metrics of each protocol without METEOR, which takes seconds to start."""
 
 
 def test_plain_is_sacrebleu() -> None:
@@ -40,7 +40,7 @@ def test_plain_is_sacrebleu() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_perfect_text_scores_best(protocol: str) -> None:
+def test_a_perfect_text_has_the_best_score(protocol: str) -> None:
     best = {"bleu": 100, "chrf": 100, "ter": 0, "rouge_l": 100}
     references = [[text, *group] for text, group in zip(TEXTS, RAGGED, strict=True)]
     metrics = [metric for metric in LIGHT[protocol] if metric in best]
@@ -78,7 +78,7 @@ def test_webnlg_takes_three_references() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_tokenised_texts_are_not_tokenised_again(protocol: str) -> None:
-    """Raw texts and the protocol's tokens of them have the same scores; e2e tokenises both."""
+    """Raw texts and their tokens have the same scores; protocol e2e tokenises both."""
     metrics = [metric for metric in LIGHT[protocol] if metric in ("bleu", "nist")]
     tokenisers = {"plain": sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a(), "webnlg-2017": challenge_tokens}
     tokenise = tokenisers.get(protocol, str)
@@ -124,7 +124,7 @@ def test_segment_scores_equal_the_scores_of_single_texts(protocol: str) -> None:
     metrics = [metric for metric in LIGHT[protocol] if metric not in ("nist", "cider")]
     for metric, statistics in measure(protocol, TEXTS, RAGGED, metrics).items():
         assert statistics.segment_scores is not None and statistics.segment_scores.shape == (3,)
-        if metric != "bleu":  # for single texts with the effective order
+        if metric != "bleu":  # sentence BLEU uses the effective order
             alone = [
                 score_texts(protocol, [t], [g], [metric])[metric].value for t, g in zip(TEXTS, RAGGED, strict=True)
             ]

@@ -1,4 +1,4 @@
-"""Scores of published systems: equal to their sources, and only shown for comparable evaluations."""
+"""Published scores equal their sources and are shown only for comparable evaluations."""
 
 import re
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> No
         assert system.source
         assert set(system.scores) <= known
         rates = [system.scores[name] for name in SLOT_ERRORS if name in system.scores]
-        assert not rates or sum(rates[:3]) == pytest.approx(rates[3], abs=0.15)  # the paper's own do not always add up
+        assert not rates or sum(rates[:3]) == pytest.approx(rates[3], abs=0.15)  # the paper's sums are inexact
     assert result.split in get_corpus(result.corpus).splits
     assert len({system.system for system in result.systems}) == len(result.systems)
     assert board_for(result.corpus, result.split, result.inputs, result.protocol, result.trained_on) == (result, "")
@@ -100,7 +100,7 @@ def test_the_number_of_inputs_equals_the_size_of_the_test_set(result: Board, dat
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("evaluation", "reason"),
     [
         (("elements", "test", 72, "plain", "elements"), "There are no published scores on elements test"),
         (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "There are no published scores on webnlg dev"),
@@ -111,13 +111,13 @@ def test_the_number_of_inputs_equals_the_size_of_the_test_set(result: Board, dat
         (("e2e", "test", 630, "e2e", "e2e-cleaned"), "trained on e2e; this one on e2e-cleaned"),
     ],
 )
-def test_incomparable_evaluations_have_no_board(asked: tuple[str, str, int, str, str | None], why: str) -> None:
-    result, expected = board_for(*asked)
+def test_incomparable_evaluations_have_no_board(evaluation: tuple[str, str, int, str, str | None], reason: str) -> None:
+    result, expected = board_for(*evaluation)
     assert result is None
-    assert why in expected
+    assert reason in expected
 
 
-def test_our_row_is_sorted_among_the_published_ones_by_bleu() -> None:
+def test_our_row_is_sorted_among_published_rows_by_bleu() -> None:
     bleu, ter = Measure("bleu", Score(60.6, "multi-bleu")), Measure("ter", Score(36.0, "tercom"))
     protocol = Section("webnlg-2017", "Texts", (bleu, Measure("meteor", None, None, "no Java"), ter))
     plain = Section("plain", "Texts", (Measure("bleu", Score(99.0, "13a")),))

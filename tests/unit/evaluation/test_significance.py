@@ -1,4 +1,4 @@
-"""Confidence intervals and paired tests, against sacreBLEU and known distributions."""
+"""Confidence intervals and paired tests, compared with sacreBLEU and known distributions."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ WORDS = [f"w{i}" for i in range(20)]
 
 
 def noisy(references: list[list[str]], share: float, seed: int) -> list[str]:
-    """The first reference of each text with a share of its words changed."""
+    """The first reference of each text, in which a `share` of the words is replaced."""
     rng = np.random.default_rng(seed)
     words = [[str(rng.choice(WORDS)) if rng.random() < share else w for w in group[0].split()] for group in references]
     return list(map(" ".join, words))
@@ -52,13 +52,13 @@ def test_only_different_systems_differ_significantly(references: list[list[str]]
         assert apart.p_value < 0.01
         assert alike.p_value > 0.05
         assert apart.low <= apart.difference <= apart.high
-        assert apart.low * apart.high > 0  # 0 lies outside
+        assert apart.low * apart.high > 0  # the interval excludes 0
         assert alike.low < 0 < alike.high
 
 
 @pytest.mark.parametrize("share", [0.10, 0.11, 0.12])
 def test_p_values_agree_with_sacrebleu(references: list[list[str]], share: float) -> None:
-    """Approximately, since ours is a bootstrap test and sacreBLEU's an approximate randomisation test."""
+    """Only approximately: a bootstrap test here, approximate randomisation in sacreBLEU."""
     systems = [("first", noisy(references, 0.1, 4)), ("second", noisy(references, share, 5))]
     columns, metrics = [[group[0] for group in references]], {"BLEU": BLEU(tokenize="none", force=True)}
     expected = PairedTest(systems, metrics, columns, test_type="ar", n_samples=2000, n_jobs=1)()[1]["BLEU"][1]

@@ -18,7 +18,7 @@ def record(*slots: tuple[str, str], name: str = "Zizzi") -> Record:
 
 
 def errors(record: Record, text: str, reading: Reading = "published") -> list[str]:
-    """The slot errors of a text as ``kind slot: value / said``."""
+    """The slot errors of a text as ``kind slot: value / value in the text``."""
     result = slot_errors(record, text, reading)
     kinds = {"added": result.added, "missed": result.missed, "wrong": result.wrong}
     return [f"{kind} {error.slot}: {error.value} / {error.said}" for kind, found in kinds.items() for error in found]
@@ -45,8 +45,8 @@ def errors(record: Record, text: str, reading: Reading = "published") -> list[st
         ("near", "Joe's Diner & Grill", "close to joe \u2019s diner & grill"),
     ],
 )
-def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
-    """Each phrase expresses the value and nothing else, in any case and position."""
+def test_phrases_express_their_values(slot: str, value: str, phrase: str, reading: Reading) -> None:
+    """Each phrase expresses only its value, in any letter case and position."""
     zizzi = record((slot, value))
     for text in (f"Zizzi is {phrase}.", f"{phrase} : zizzi .", f"ZIZZI, {phrase.upper()}, IS HERE"):
         assert errors(zizzi, text, reading) == [], text
@@ -108,15 +108,15 @@ FOUR = {"food": "Italian", "area": "riverside", "near": "Avalon", "priceRange": 
             "added eatType: None / pub, added near: None / Burger King, missed area: riverside / None, "
             "wrong food: Italian / Indian, wrong near: Avalon / Ranch",
         ),
-        # numbers of other kinds are no prices
+        # other numbers are not prices
         ("Zizzi", {"name": "Zizzi"}, "Zizzi opened in 2025, takes 20-25 minutes and seats over 30 people.", ""),
     ],
 )
-def test_errors(name: str, slots: dict[str, str], text: str, expected: str, reading: Reading) -> None:
+def test_slot_errors_of_a_text(name: str, slots: dict[str, str], text: str, expected: str, reading: Reading) -> None:
     assert ", ".join(errors(record(*slots.items(), name=name), text, reading)) == expected
 
 
-def test_an_error_says_what_the_text_means_and_what_the_record_has() -> None:
+def test_an_error_has_the_values_of_text_and_record() -> None:
     result = slot_errors(record(*FOUR.items()), "Zizzi is a cheap pub with Indian food near Avalon.")
     assert list(map(str, result.all)) == [
         "food: 'Indian' means 'Indian', the record has 'Italian'",
@@ -131,7 +131,7 @@ def test_a_vague_word_beside_an_exact_value_adds_nothing() -> None:
     assert errors(zizzi, text, "plain") == []
 
 
-def test_spelling_variants_of_predicates() -> None:
+def test_spelling_variants_of_predicates_are_read() -> None:
     assert slot_of("customer rating") == slot_of("customer_rating") == slot_of("customerRating_2") == "customerRating"
     assert slot_of("EatType") == "eatType"
     assert slot_of("birthPlace") is None

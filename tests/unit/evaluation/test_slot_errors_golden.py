@@ -1,4 +1,4 @@
-"""Slot errors of real texts: published rates of published outputs, and the annotation of E2E's references.
+"""Slot errors of real texts, compared with published rates and the annotation of E2E's references.
 
 The phrases were written from the development set only.
 """
@@ -56,7 +56,7 @@ def printed(row: dict[str, str]) -> list[float]:
 
 
 def tgen(data_home: Path, group: str) -> tuple[Path, list[float]]:
-    """The output of the first run, and the published rates: means of five runs."""
+    """The output of the first run, and the published rates (means of five runs)."""
     table = published_rows(data_home, "e2e_cleaning_tgen_ser")
     published = {row["group (mean of 5 runs)"]: printed(row) for row in table}
     return data_home / "outputs" / "e2e_cleaning" / f"{group}.run0.txt", published[group]
@@ -76,7 +76,7 @@ def test_golden_rates_of_aggen(data_home: Path, original: list[Record]) -> None:
 
 @pytest.mark.parametrize("system", ["tgen-minus", "tgen-std", "tgen-plus"])
 def test_golden_rates_of_tgen(data_home: Path, original: list[Record], system: str) -> None:
-    """One run of five, whose mean is published: runs differ by more than the patterns do.
+    """One of five runs, whose mean is published; runs differ more than the two sets of patterns.
 
     Of the 94 values that the run of tgen-plus misses, 90 have no word in the text that could be about their slot: it
     misses at least 2.07 %, and the mean is 1.75.
@@ -88,7 +88,7 @@ def test_golden_rates_of_tgen(data_home: Path, original: list[Record], system: s
 
 
 def test_golden_rates_of_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
-    """The plain reading has fewer errors: an average rating does not express an average price."""
+    """The plain reading finds fewer errors: an average rating does not express an average price."""
     output, published = tgen(data_home, "train-clean_test-clean/tgen-std")
     assert rates(cleaned, output) == pytest.approx(published, abs=0.15)
     output, published = tgen(data_home, "train-orig_test-clean/tgen-std")
@@ -111,7 +111,7 @@ def values(meaning: str) -> set[tuple[str, str]]:
 
 
 def annotated(path: Path, every: int = 1) -> tuple[float, dict[str, float], dict[str, float]]:
-    """The references of E2E cleaned: what the script behind the published numbers found in them, and what we find.
+    """Our slot errors of the references of E2E cleaned, and those of the published script.
 
     Returns:
         The percentage of texts in which both find the same; added, missed and wrong values in percent of the slots of
@@ -145,7 +145,7 @@ def annotated(path: Path, every: int = 1) -> tuple[float, dict[str, float], dict
 def test_errors_of_references_equal_the_published_annotation(
     data_home: Path, name: str, every: int, share: float
 ) -> None:
-    """The rates of all three kinds of errors differ by less than a quarter of a percent of the slots."""
+    """The rates of all three kinds of errors differ by less than 0.25 % of the slots."""
     same, computed, expected = annotated(data_home / "e2e_cleaned" / name, every)
     assert same > share
     assert computed == pytest.approx(expected, abs=0.25)

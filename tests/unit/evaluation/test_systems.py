@@ -1,4 +1,4 @@
-"""Scoring a system: metrics, slot errors, intervals, comparison with another system."""
+"""Scores of a system: metrics, slot errors, intervals, comparison with another system."""
 
 import re
 
@@ -53,7 +53,7 @@ def test_intervals_and_comparison() -> None:
 
 
 def test_value_measures_of_two_systems_are_comparable() -> None:
-    """Their signatures differ in the counts by kind of match."""
+    """Although their signatures differ in the counts by kind of match."""
     first = [*TEXTS[:2], "The Mill is a coffee shop near Crowne Plaza Hotel."]
     other = ["The Mill is an Italian pub.", "", ""]
     result = measure_system("plain", ["invented", "values_whole"], RECORDS, first, other)

@@ -1,4 +1,4 @@
-"""tercom's TER on cases computed by hand, its distance against the full table, and the faster TER of sacreBLEU."""
+"""tercom's TER: cases computed by hand, edit distance by full table, and comparison with sacreBLEU."""
 
 import numpy as np
 import pytest
@@ -34,31 +34,31 @@ def levenshtein(first: list[str], second: list[str]) -> int:
         ("a b c d e f", "d e f a b c", 1),  # one shift of three words
         ("b a c d", "a b c d", 1),
         ("a b c d e f g h", "g h c d e f a b", 4),  # greedy: two shifts that help only together are not found
-        ("x a b c", "a b c y", 2),  # no shift helps
+        ("x a b c", "a b c y", 2),  # no shift reduces the edits
         ("this week the saudis denied it", "saudi arabia denied this week it", 3),
-        (" ".join(TEN + ELEVEN), " ".join(ELEVEN + TEN), 1),  # at most ten words are shifted at once
+        (" ".join(TEN + ELEVEN), " ".join(ELEVEN + TEN), 1),  # a shift moves at most ten words
         (" ".join(TWELVE + ELEVEN), " ".join(ELEVEN + TWELVE), 2),
     ],
 )
-def test_edits(hypothesis: str, reference: str, expected: int) -> None:
+def test_edits_computed_by_hand(hypothesis: str, reference: str, expected: int) -> None:
     assert edits(hypothesis.split(), reference.split()) == expected
 
 
 def test_tercoms_beam_misses_matches_after_many_deletions() -> None:
-    """It prunes paths that are much worse than the best path of their column."""
+    """tercom prunes paths that are much worse than the best one of their column."""
     late, missing = ["a", "b"], [f"m{i}" for i in range(BEAM + 5)]
     assert edits(late, missing[:BEAM] + late) == BEAM
     assert edits(late, missing + late) > Distance(missing + late)(late)
 
 
 @given(WORDS, WORDS)
-def test_the_distance_equals_the_table_and_shifts_never_add_edits(words: list[str], reference: list[str]) -> None:
+def test_the_edit_distance_equals_the_full_table(words: list[str], reference: list[str]) -> None:
     expected = levenshtein(words, reference)
     assert Distance(reference)(words) == expected
     assert abs(len(words) - len(reference)) <= edits(words, reference) <= expected
 
 
-def test_the_cheapest_reference_counts_over_the_mean_length() -> None:
+def test_the_edits_of_the_best_reference_are_divided_by_the_mean_length() -> None:
     result = tercom_statistics(["A b c d", ""], [["a b x d", "a b c d e f"], ["a b"]])
     assert result.rows.tolist() == [[1, 5], [2, 2]]
     assert result.segment_scores is not None

@@ -1,4 +1,4 @@
-"""Frames in the notation of AllenNLP's descriptions: ``[ARG1: Ann Roe] [V: wrote] [ARG2: Bolt] .``"""
+"""Frames in AllenNLP's notation: ``[ARG1: Ann Roe] [V: wrote] [ARG2: Bolt] .``"""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ _PIECE = re.compile(r"\[(?P<role>[A-Z0-9-]+): (?P<inside>[^\]]+)\]|(?P<outside>[
 
 
 def tags_of(description: str) -> tuple[list[str], list[str]]:
-    """The words of a description and their BIO tags."""
     words: list[str] = []
     tags: list[str] = []
     for match in _PIECE.finditer(description):
@@ -24,7 +23,7 @@ def tags_of(description: str) -> tuple[list[str], list[str]]:
 
 
 def parse_allennlp(item: Mapping[str, Any]) -> Sentence:
-    """One sentence of AllenNLP's JSON; verbs without a predicate are skipped."""
+    """A sentence of AllenNLP's JSON output; verbs without a V tag are skipped."""
     frames = (frame_of_tags(verb["tags"]) for verb in item["verbs"])
     return Sentence(joined(item["words"]), tuple(frame for frame in frames if frame is not None))
 
@@ -39,7 +38,7 @@ def joined(words: Sequence[str]) -> Words:
 
 
 def sentence(text: str, *descriptions: str) -> Sentence:
-    """A tokenised sentence with the frames of `descriptions`, which must have the same words."""
+    """The words of `text` and the frames of `descriptions`, which must have the same words."""
     frames: list[Frame] = []
     for description in descriptions:
         words, tags = tags_of(description)
@@ -50,9 +49,9 @@ def sentence(text: str, *descriptions: str) -> Sentence:
 
 
 def check_bio(tags: Sequence[str]) -> None:
-    """Passes if `tags` are a valid BIO sequence."""
+    """Asserts that `tags` is a valid BIO sequence."""
     previous = "O"
     for position, tag in enumerate(tags):
-        assert tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2), f"{tag!r} at word {position} is no BIO tag"
+        assert tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2), f"{tag!r} at word {position} is not a BIO tag"
         assert not tag.startswith("I-") or previous[2:] == tag[2:], f"{tag!r} at word {position} follows {previous!r}"
         previous = tag

@@ -1,4 +1,4 @@
-"""Golden: facts from AllenNLP's real output against those that the paper's authors released, and the included tagger.
+"""Facts from AllenNLP's output and the included tagger, compared with the facts released by the paper's authors.
 
 The rules of level ``full`` were written on the first half of these texts and on the third quarter, for what only longer
 texts show; the minimum length of a frame and the handling of crossing frames at level ``paper`` were chosen on all.
@@ -31,7 +31,7 @@ def texts(data_home: Path) -> list[list[Sentence]]:
 
 @pytest.fixture(scope="module")
 def gold(data_home: Path, texts: list[list[Sentence]]) -> list[set[int]]:
-    """The boundaries of the released facts, transferred where the release dropped or moved words."""
+    """The boundaries of the released facts, adjusted where the release dropped or moved words."""
     released = (data_home / "agggen_release/aligned/webnlg/webnlg_dev_tgt.jsonl").read_text("utf-8").splitlines()
     facts = [
         attach_facts(joined(text), [fact.strip() for fact in line.split("\t")[2:] if fact.strip()])
@@ -60,14 +60,14 @@ def facts_of(text: Sequence[Sentence], level: Level) -> list[str]:
 
 
 def scored(actual: Sequence[set[Any]], gold: Sequence[set[Any]]) -> tuple[float, float, float]:
-    """Precision and recall of the items, and the share of texts or sentences in which all are as in `gold`."""
+    """Precision and recall of the items, and the share of texts or sentences without an error."""
     correct = sum(len(predicted & expected) for predicted, expected in zip(actual, gold, strict=True))
     identical = sum(predicted == expected for predicted, expected in zip(actual, gold, strict=True)) / len(gold)
     return correct / sum(map(len, actual)), correct / sum(map(len, gold)), identical
 
 
 @pytest.mark.parametrize(("level", "least"), [("full", (0.98, 0.98, 0.97)), ("paper", (0.75, 0.75, 0.70))])
-def test_frames_of_allennlp_give_the_released_facts(
+def test_facts_from_allennlps_frames_equal_the_released_facts(
     texts: list[list[Sentence]], gold: list[set[int]], level: Level, least: tuple[float, ...]
 ) -> None:
     scores = scored([boundaries(facts_of(text, level)) for text in texts], gold)
@@ -90,7 +90,7 @@ def arguments(sentence: Sentence) -> set[tuple[int, int, int, str]]:
 
 
 def test_the_included_tagger_agrees_with_allennlp(texts: list[list[Sentence]]) -> None:
-    """On every third text of the second half, which was not used to choose the tagger's settings."""
+    """On every third text of the second half, on which the tagger was not tuned."""
     expected = [sentence for text in texts[len(texts) // 2 :: 3] for sentence in text]
     frames = EmbeddedFrames().frames([sentence.words for sentence in expected])
     tagged = [Sentence(sentence.words, own) for sentence, own in zip(expected, frames, strict=True)]

@@ -1,4 +1,4 @@
-"""Segmenters by name and settings, and the segmenter of new texts."""
+"""Segmenters by configuration, and the segmenter of new texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen.run import FactsConfig, RunConfig
 from agggen_platform.segmentation.config import SegmentConfig
 
 
-def test_embedded_is_the_default_everywhere() -> None:
+def test_the_embedded_tagger_is_the_default() -> None:
     assert RunConfig().facts.source == SegmentConfig().facts.source == SegmenterConfig().source == "embedded"
     assert segmenter(SegmenterConfig()).fingerprint == segmenter("embedded").fingerprint
 

@@ -1,4 +1,4 @@
-"""Segmentation by a frame source: one call per batch, equal sentences once."""
+"""Segmentation by a frame source: one call per batch, with distinct sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from agggen.errors import AggGenError
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, Words
-from tests.sent import sent
+from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import sentence
 
 DESCRIBED = (
@@ -23,7 +23,7 @@ DESCRIBED = (
 
 
 class Source:
-    """The frames of the `DESCRIBED` sentences; records the number of sentences of each call."""
+    """A frame source for `DESCRIBED` sentences; records the number of sentences of each call."""
 
     name = "list"
 
@@ -53,14 +53,14 @@ def test_the_distinct_sentences_of_all_texts_are_one_call() -> None:
     ]
     assert source.calls == [4]
     assert FrameSegmenter(source).segment([" ", ""]) == [(), ()]
-    assert source.calls == [4], "texts without words need no call"
+    assert source.calls == [4], "texts without words caused a call"
     first, *_, last = FrameSegmenter(source).sentences(texts)
     assert [own.words.spans[1] for own in (*first[:2], *last)] == [(5, 8), (45, 49), (4, 8)]
     assert first[1].frames == last[0].frames == DESCRIBED[0].frames
 
 
 def test_segmenting_does_not_compute_the_fingerprint() -> None:
-    """AllenNLP's fingerprint reads the whole archive."""
+    """Computing AllenNLP's fingerprint reads the whole archive."""
     source = Source()
     del source.fingerprint
     assert FrameSegmenter(source).segment(["Ann sang a song!"]) == [("Ann sang a song!",)]
@@ -75,4 +75,6 @@ def test_a_source_that_returns_too_few_results_is_refused(monkeypatch: pytest.Mo
 def test_fingerprints_depend_on_source_and_level() -> None:
     segmenters = [FrameSegmenter(Source(name), level) for name in ("a", "b") for level in ("paper", "full")]
     assert len({segmenter.fingerprint for segmenter in segmenters}) == 4
-    assert FrameSegmenter(Source("a")).fingerprint == segmenters[1].fingerprint == sent(segmenters[1]).fingerprint
+    assert (
+        FrameSegmenter(Source("a")).fingerprint == segmenters[1].fingerprint == pickle_copy(segmenters[1]).fingerprint
+    )

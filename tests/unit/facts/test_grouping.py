@@ -1,4 +1,4 @@
-"""Trees and facts: typical frames, one case each, and invariants for random frames."""
+"""Trees and facts of typical frames, and invariants for random frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.facts.role_notation import joined, sentence
 
 
 def marked(described: Sentence, level: Level = "full") -> str:
-    """The words of a sentence with a bar between facts: ``Bolt is a comic | drawn by Cohn .``"""
+    """The words of a sentence with bars between facts: ``Bolt is a comic | drawn by Cohn .``"""
     words = described.words.words
     starts = fact_starts(described, level)
     return " | ".join(" ".join(words[start:end]) for start, end in pairwise((*starts, len(words))))
@@ -147,7 +147,7 @@ def test_facts_of_described_frames(level: Level, name: str, facts: str) -> None:
     assert marked(sentence(facts.replace(" | ", " "), *FULL[name][1:]), level) == facts
 
 
-# --- what holds for any frames -----------------------------------------------------------------------------------
+# --- invariants for random frames -----------------------------------------------------------------------------------
 
 WORDS = st.sampled_from(["Ann", "Bolt", ",", ".", "(", ")", '"', "and", "but", "which", "was", "1990", "-"])
 ROLES = st.sampled_from(["ARG0", "ARG1", "ARG2", "ARGM-LOC", "ARGM-DIS", "R-ARG0", "R-ARG1", "C-ARG1", "C-V"])
@@ -182,7 +182,7 @@ def test_facts_of_any_frames_concatenate_to_the_text_and_have_words(level: Level
     facts = cut(text, [sentence.words.spans[start][0] for start in starts])
     assert "".join(facts) == text and len(facts) == len(starts)
     if level == "full" and any(word.isalnum() for word in words):
-        assert all(any(map(str.isalnum, fact)) for fact in facts), "each fact has a word"
+        assert all(any(map(str.isalnum, fact)) for fact in facts), "a fact has no word"
 
 
 @pytest.mark.parametrize("level", get_args(Level))
@@ -195,7 +195,7 @@ def test_the_order_of_frames_does_not_matter(level: Level, sentence: Sentence, o
 
 @pytest.mark.parametrize("level", get_args(Level))
 @given(sentence=any_sentences())
-def test_any_tree_nests(level: Level, sentence: Sentence) -> None:
+def test_trees_are_properly_nested(level: Level, sentence: Sentence) -> None:
     def check(nodes: list[Node], start: int, end: int) -> None:
         for node in nodes:
             assert start <= node.start <= node.predicate < node.end <= end

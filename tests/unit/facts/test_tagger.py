@@ -26,11 +26,11 @@ from tests.unit.facts.role_notation import check_bio
 @pytest.mark.parametrize(
     ("word", "expected"), [("NASA", "X"), ("McDonald", "XxXx"), ("A-320b", "X-0x"), ("\u6771\u4eac", "X"), ("...", ".")]
 )
-def test_shapes(word: str, expected: str) -> None:
+def test_shapes_of_words(word: str, expected: str) -> None:
     assert shape(word) == expected
 
 
-def test_values_do_not_depend_on_unicode_form_or_digits() -> None:
+def test_features_do_not_depend_on_unicode_form_or_digits() -> None:
     assert values("Caf\u00e9")[0] == values("Cafe\u0301")[0]
     assert values("1963")[0] == values("2020")[0] == "0"
 
@@ -49,7 +49,7 @@ def test_batches_contain_every_non_empty_sentence_once_within_the_budget(lengths
 
 
 def enumerate_best(scores: np.ndarray, predicate: int, names: tuple[str, ...]) -> float:
-    """The best total over all valid tag sequences of one frame."""
+    """The highest total score of all valid tag sequences of a frame."""
     best = -np.inf
     for path in itertools.product(range(len(names)), repeat=len(scores)):
         tags = [names[number] for number in path]

@@ -7,7 +7,7 @@ from functools import cache
 
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
 from agggen.facts.tagger.store import RoleTagger, load_tagger
-from tests.sent import sent
+from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import check_bio, joined
 
 ADDRESS = re.compile(r".@|@.|://|www\.|\w\.(?:com|net|org|edu|gov)(?!\w)", re.IGNORECASE)
@@ -48,7 +48,7 @@ def test_the_shipped_files_are_small_attributed_and_without_addresses() -> None:
     assert [word for word in words if ADDRESS.search(word)] == []
 
 
-def test_who_did_what() -> None:
+def test_agents_and_patients_are_tagged() -> None:
     [frames] = EmbeddedFrames().frames([joined(ALAN)])
     phrases_of = {
         ALAN[frame.predicate]: {phrase.role: " ".join(ALAN[phrase.start : phrase.end]) for phrase in frame.phrases}
@@ -60,7 +60,7 @@ def test_who_did_what() -> None:
     assert phrases_of["selected"]["ARG0"] == "by NASA"
 
 
-def test_odd_sentences_have_well_formed_frames() -> None:
+def test_unusual_sentences_have_well_formed_frames() -> None:
     tagged = shipped().tag(ODD)
     assert len(tagged) == len(ODD)
     assert tagged[0] == ()
@@ -70,11 +70,11 @@ def test_odd_sentences_have_well_formed_frames() -> None:
         for tags in frames:
             assert len(tags) == len(words) and tags.count("B-V") == 1
             check_bio(tags)
-    assert len(tagged[8]) > 60, "the end of a long sentence is tagged too"
+    assert len(tagged[8]) > 60, "the end of a long sentence is not tagged"
 
 
 def test_tags_do_not_depend_on_batch_composition() -> None:
-    """For sentences without nearly tied tags, which rounding could decide differently by batch."""
+    """The sentences have no nearly tied tags, which rounding could decide differently."""
     source = EmbeddedFrames()
     batch = [joined(list(words)) for words in (["Hello"], ALAN, WATERMAN, WATERMAN[:9], ALAN + WATERMAN)]
     result = source.frames(batch)
@@ -86,4 +86,4 @@ def test_tags_do_not_depend_on_batch_composition() -> None:
 def test_a_source_is_pickled_without_its_weights() -> None:
     source = EmbeddedFrames()
     source.frames([joined(ALAN)])
-    assert sent(source, at_most=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])
+    assert pickle_copy(source, max_bytes=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])

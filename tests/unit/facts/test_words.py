@@ -1,4 +1,4 @@
-"""Tokenisation with offsets, which cover the text."""
+"""Tokenisation with offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of the search's tests."""
+"""Fixtures for tests of the search."""
 
 import math
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from agggen.generation.search import BeamSearch, Task
 
 @pytest.fixture
 def improbable_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constrained facts may end at any probability, since those of untrained models are improbable."""
+    """Removes the lower bound of the probability of constrained facts, which untrained models do not reach."""
     monkeypatch.setattr("agggen.generation.decoding.LOWEST_WORD_LOG_P", -math.inf)
 
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BeamSearch, Sequence[Task], int]]:
-    """The arguments of all calls of `BeamSearch.write` in the test: search, tasks and max_facts."""
+    """Records (search, tasks, max_facts) of each call of `BeamSearch.write`."""
     calls: list[tuple[BeamSearch, Sequence[Task], int]] = []
     write = BeamSearch.write
 

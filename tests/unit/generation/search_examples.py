@@ -1,4 +1,4 @@
-"""Records, tasks and a slow twin of beam search, without batches and caches."""
+"""Records, tasks, and `slow_search`, a reference implementation of beam search without batches and caches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, collate
 from agggen.model.joint import JointModel
-from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
+from tests.unit.model.enumeration import OTHER_WORDS, TokenwiseEmission, random_example, tiny_model
 
 histories = pytest.mark.parametrize("history", ["shared", "masked"])
 
@@ -29,17 +29,17 @@ TASKS = [
     Task(0, ((1,), (0, 2))),
     Task(0, ((2, 0, 1),)),
     Task(1, ((0,),)),
-    Task(0, ((1,), (2, 0))),  # the sets of the first task, in another order within a fact
+    Task(0, ((1,), (2, 0))),  # the groups of the first task, in another order within a group
     Task(3, ((3,), (1,), (0,), (2,))),
     Task(2, ((1,), (0,))),
     Task(0, ((1,), (0,), (2,))),  # shares a prefix with the first task
-    Task(3, ((0, 1, 2, 3),)),  # a group above L, as human plans may have
+    Task(3, ((0, 1, 2, 3),)),  # a group larger than L, allowed in human plans
     Task(2, ((0, 1),)),
 ]
 
 
-def writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
-    """A tiny model with a bias to end facts, so that their lengths differ."""
+def tiny_writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
+    """A tiny model whose end mark has the bias `end`, so that lengths of facts vary."""
     model = tiny_model(seed, **settings)
     with torch.no_grad():
         model.output_bias[END] += end
@@ -55,7 +55,7 @@ def search(
     required_score: Callable[[int], float] = lambda task: -math.inf,
     **limits: Any,
 ) -> list[list[Hypothesis]]:
-    """The texts of each task; no n-grams may be repeated. `limits` are ``constrain`` and ``must_pass``."""
+    """The hypotheses of each task, best first. `limits`: ``constrain`` and ``must_pass`` of `BeamSearch`."""
     with torch.no_grad():
         memory = model.encode(collate(records))
     names = torch.zeros(len(records), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool)
@@ -63,63 +63,63 @@ def search(
     return [result[task] for task in range(len(tasks))]
 
 
-def check_twin(
+def check_search(
     model: JointModel,
     config: BeamConfig,
     tasks: Sequence[Task] = TASKS,
     records: Sequence[Example] = RECORDS,
     **limits: Any,
 ) -> list[list[Hypothesis]]:
-    """The texts of each task, after a comparison with `slow_search`."""
+    """Compares `search` with `slow_search`; returns the hypotheses of each task."""
     results = search(model, config, tasks, records, **limits)
     with torch.no_grad():
         for task, result in zip(tasks, results, strict=True):
-            same(result, slow_search(model, records[task.record], task, config, **limits))
+            assert_same(result, slow_search(model, records[task.record], task, config, **limits))
     return results
 
 
-def same(result: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
+def assert_same(result: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
     assert [h.facts for h in result] == [h.facts for h in expected]
-    for ours, twin in zip(result, expected, strict=True):
-        assert (ours.log_probability, ours.score) == pytest.approx((twin.log_probability, twin.score), abs=1e-8)
+    for h, e in zip(result, expected, strict=True):
+        assert (h.log_probability, h.score) == pytest.approx((e.log_probability, e.score), abs=1e-8)
 
 
 def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
-    """All n-grams inside facts."""
+    """All n-grams that do not cross boundaries of facts."""
     return [tuple(fact[i : i + size]) for fact in facts for i in range(len(fact) - size + 1)]
 
 
-# --- the twin ---
+# --- the reference implementation ---
 
 
 @dataclass(frozen=True)
 class PartialText:
     log_p: float
     facts: tuple[tuple[int, ...], ...]  # finished
-    words: tuple[int, ...] = ()  # of the current fact
+    words: tuple[int, ...] = ()  # words of the unfinished fact
 
 
 def tokens_before(text: PartialText, mark: int) -> list[int]:
-    """The words and marks before the current fact, whose mark is `mark`."""
+    """Tokens of the finished facts, followed by `mark` of the current one."""
     return [token for fact in text.facts for token in (FACT, *fact)] + [mark]
 
 
 def next_words(model: JointModel, example: Example, groups: Groups, text: PartialText) -> dict[int, float]:
-    """The probability of each possible next word, without caches."""
-    twin = EmissionTwin(model, replace(example, facts=((),) * len(groups)))
+    """The probability of each next word, without caches."""
+    emission = TokenwiseEmission(model, replace(example, facts=((),) * len(groups)))
     fact, group = len(text.facts), frozenset(groups[len(text.facts)])
-    before = [t for mark, words in zip(twin.marks, text.facts, strict=False) for t in (mark, *words)]
-    inputs = [twin.marks[fact], *text.words]
+    before = [t for mark, words in zip(emission.marks, text.facts, strict=False) for t in (mark, *words)]
+    inputs = [emission.marks[fact], *text.words]
     if model.config.history == "masked":
-        hidden = twin._whole([*before, *inputs], group)[-1]
+        hidden = emission._one_pass([*before, *inputs], group)[-1]
     else:
-        hidden = twin._after_history(before, inputs, group)[-1]
-    p = twin.next_token(hidden, inputs[-1], group)
-    return {word: p[word] for word in p if word not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST)}
+        hidden = emission._after_history(before, inputs, group)[-1]
+    p = emission.next_token(hidden, inputs[-1], group)
+    return {word: p[word] for word in p if word not in (OTHER_WORDS, PAD, UNK, CLS, SEP, FACT, LAST)}
 
 
 def must_follow(constraint: Constraint, words: Sequence[int]) -> set[int]:
-    """The allowed next words by definition: those that continue a partial value."""
+    """The words that must come next: those that continue an incomplete value; empty if any word may come."""
     following: set[int] = set()
     for spellings in constraint.values:
         mentioned = _has_value(words, spellings)
@@ -153,7 +153,7 @@ def slow_search(
     constrain: Callable[[PlanPrefix], Constraint] | None = None,
     must_pass: Callable[[PlanPrefix], Constraint | None] | None = None,
 ) -> list[Hypothesis]:
-    """The search of one task, hypothesis by hypothesis."""
+    """The hypotheses of one task, best first."""
 
     def score(text: PartialText, end: int) -> float:
         """The score with the length penalty, as if the current fact ended after `end` words."""
@@ -165,10 +165,10 @@ def slow_search(
         prefix = PlanPrefix.of(task.record, task.groups).first(number)
         constraint = constrain(prefix) if constrain else None
         mark = LAST if prefix.is_complete else FACT
-        active, done, free, waited = finished, list[tuple[float, PartialText]](), list[float](), 0
+        active, done, free_scores, idle_steps = finished, list[tuple[float, PartialText]](), list[float](), 0
         min_words = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
-            longer, best = [], max((ended for ended, _ in done), default=-math.inf)
+            extended, best = [], max((ended for ended, _ in done), default=-math.inf)
             for text in active:
                 blocked = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
                 following = must_follow(constraint, text.words) if constraint else set()
@@ -178,9 +178,9 @@ def slow_search(
                         continue
                     if word != END:
                         if not config.block_ngrams or new.words[-config.block_ngrams :] not in blocked:
-                            longer.append(new)
+                            extended.append(new)
                     elif step >= min_words:
-                        free.append(score(new, step))
+                        free_scores.append(score(new, step))
                         judged = p > math.exp(LIKELY_END) and score(new, step) > best - SCORE_MARGIN
                         parent = next(parent for parent in finished if parent.facts == text.facts)
                         judged &= new.log_p - parent.log_p >= decoding.LOWEST_WORD_LOG_P * (step + 1)
@@ -188,13 +188,13 @@ def slow_search(
                         if constraint is None or (judged and may_end(constraint, text.words, before)):
                             done.append((score(new, step), new))
             done = sorted(done, key=lambda item: -item[0])[:k]
-            active = sorted(longer, key=lambda text: -text.log_p)[:k]
+            active = sorted(extended, key=lambda text: -text.log_p)[:k]
             best_active = max((score(text, step + 1) for text in active), default=-math.inf)
             if not active or (len(done) >= k and done[-1][0] >= best_active):
                 break
-            if constraint is not None and len(free) >= k and sorted(free)[-k] >= best_active:
-                waited += 1
-                if waited == PATIENCE or (done and done[0][0] >= best_active):
+            if constraint is not None and len(free_scores) >= k and sorted(free_scores)[-k] >= best_active:
+                idle_steps += 1
+                if idle_steps == PATIENCE or (done and done[0][0] >= best_active):
                     break
         if constraint is not None and not done:
             best_first = sorted(finished, key=lambda text: -text.log_p)
@@ -202,8 +202,8 @@ def slow_search(
             best_text = best_first[number or 0]
             log_p = best_text.log_p + FALLBACK_WORD_LOG_P * len(fallback) + (UNFINISHED_LOG_P if number is None else 0)
             done = [(0.0, replace(best_text, log_p=log_p, words=(*fallback, END)))]
-        if must_pass and (judging := must_pass(prefix)):
-            done = [item for item in done if judging.judge(item[1].words[:-1], tokens_before(item[1], mark))]
+        if must_pass and (final_constraint := must_pass(prefix)):
+            done = [item for item in done if final_constraint.judge(item[1].words[:-1], tokens_before(item[1], mark))]
             if not done:
                 return []
         finished = [PartialText(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]

@@ -1,4 +1,4 @@
-"""Choice by consensus: the text most similar to the others; faulty texts come last."""
+"""Selection by consensus: the text most similar to the others; faulty texts come last."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_the_generator_orders_the_probable_texts_of_plans_and_beams(
     n_best: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Request, "expected", lambda self, plan: None)  # no pruning by expectation
-    machine = generator()
+    untrained = generator()
     for record in RECORDS:
-        (everything,) = machine.generate([record], n_best=999, config=replace(SHORT, choice="score"))
+        (everything,) = untrained.generate([record], n_best=999, config=replace(SHORT, choice="score"))
         lowest = everything[n_best - 1].score if n_best <= len(everything) else -math.inf
         samples = [item for item in everything if item.score >= lowest - MARGIN]
-        (chosen,) = machine.generate([record], n_best=n_best, config=replace(SHORT, choice="consensus"))
+        (chosen,) = untrained.generate([record], n_best=n_best, config=replace(SHORT, choice="consensus"))
         values = {
             a.text: sum(math.exp(b.score / TEMPERATURE) * similarity(ngrams(a.text), ngrams(b.text)) for b in samples)
             for a in samples
@@ -61,11 +61,11 @@ def test_the_generator_orders_the_probable_texts_of_plans_and_beams(
         assert [item.text for item in chosen] == [item.text for item in expected]
 
 
-def test_constrained_texts_are_chosen_by_their_similarity_to_the_texts_of_the_free_search() -> None:
-    machine, record = generator(), RECORDS[0]
-    source, extras = machine.encoder.source(record)
-    constraints = RecordConstraints(machine.restricted, record, extras)
-    plan = machine.planner.candidates([record], None, False, SHORT)[0].plans[0]
+def test_constrained_texts_are_ranked_by_similarity_to_unconstrained_texts() -> None:
+    untrained, record = generator(), RECORDS[0]
+    source, extras = untrained.encoder.source(record)
+    constraints = RecordConstraints(untrained.restricted, record, extras)
+    plan = untrained.planner.candidates([record], None, False, SHORT)[0].plans[0]
     config = InferenceConfig()
     request = Request(record, record, (0, 1, 2), source, extras, constraints, [plan], "exact", config, 1)
     for words, score in (("The inn Aromi is by the Cam.", -0.5), ("The inn Aromi is near the Cam.", -0.6)):

@@ -1,4 +1,4 @@
-"""The constrained search: forbidden words, complete values, judges of facts, and fallbacks."""
+"""The constrained search: forbidden words, complete values, acceptance of facts, fallbacks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from agggen.generation.search import Task
 from tests.unit.generation.search_examples import (
     RECORDS,
     TASKS,
-    check_twin,
+    check_search,
     histories,
     may_end,
     must_follow,
     search,
-    writer,
+    tiny_writer,
 )
 
 pytestmark = pytest.mark.usefixtures("improbable_facts")
@@ -34,7 +34,7 @@ CONFIG = BeamConfig(beam=3, max_fact_tokens=6, block_ngrams=0)
 
 
 def value(record: int, triple: int) -> tuple[int, ...]:
-    """Two words of the source that a fact of the triple must contain, one after the other."""
+    """Two successive source words that a fact of the triple must contain."""
     example = RECORDS[record]
     words = zip(example.source, example.triple, example.role, strict=True)
     return tuple(word for word, owner, role in words if owner == triple and role in (1, 3))[-2:]
@@ -70,13 +70,13 @@ def constrained(
     [(0, 1.5, 3, -math.inf), (1, 4.0, 2, -1.8), (2, -1.0, 1, -1.8), (3, 0.0, 4, -2.5)],
 )
 @pytest.mark.parametrize("bind", [True, False])
-def test_search_equals_its_slow_twin(
+def test_search_equals_slow_search(
     history: str, seed: int, end: float, beam: int, lowest: float, bind: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The twin says that facts have the values of their triples, and no forbidden words."""
+    """Facts must have the values of their triples and no forbidden words."""
     monkeypatch.setattr("agggen.generation.decoding.LOWEST_WORD_LOG_P", lowest)
     constrain = constrained(lambda words: len(words) != 4, 9, bind, full_stop=8)
-    check_twin(writer(seed, end, history=history), replace(CONFIG, beam=beam), constrain=constrain)
+    check_search(tiny_writer(seed, end, history=history), replace(CONFIG, beam=beam), constrain=constrain)
 
 
 @histories
@@ -84,21 +84,21 @@ def test_search_equals_its_slow_twin(
 def test_without_constraints_only_hypotheses_that_pass_are_continued(
     history: str, seed: int, end: float, beam: int
 ) -> None:
-    model, config = writer(seed, end, history=history), replace(CONFIG, beam=beam)
+    model, config = tiny_writer(seed, end, history=history), replace(CONFIG, beam=beam)
     judging = constrained(lambda words: sum(words) % 3 > 0)
-    results = check_twin(model, config, must_pass=lambda prefix: judging(prefix) if prefix.record != 3 else None)
+    results = check_search(model, config, must_pass=lambda prefix: judging(prefix) if prefix.record != 3 else None)
     assert list(map(len, results)) != list(map(len, search(model, config)))
 
 
 def test_a_plan_is_abandoned_when_its_fallbacks_cost_more_than_the_best_text() -> None:
     constrain = constrained(lambda words: not {*value(0, 1)} <= {*words})
     tasks = [Task(0, ((0, 2),)), Task(0, ((1,), (0, 2)))]
-    model = writer(1, end=3.0)
+    model = tiny_writer(1, end=3.0)
     best = search(model, CONFIG, tasks, constrain=constrain)[1][0]
     for margin, reached in ((1.0, True), (-1.0, False)):
         required = best.score - FAULT_COST - margin
         results = search(model, CONFIG, tasks, required_score=[required, required].__getitem__, constrain=constrain)
-        assert bool(results[1]) is reached, "the text has one fallback"
+        assert bool(results[1]) is reached, "the required score of the plan with one fallback is not respected"
 
 
 def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
@@ -110,12 +110,12 @@ def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
 
     constrain = constrained(reject)
     config = BeamConfig(beam=3, max_fact_tokens=PATIENCE + 40, block_ngrams=0)
-    for task, result in zip(TASKS, search(writer(end=3.0), config, constrain=constrain), strict=True):
+    for task, result in zip(TASKS, search(tiny_writer(end=3.0), config, constrain=constrain), strict=True):
         (text,) = result
         prefixes = PlanPrefix.of(task.record, task.groups).prefixes()
         assert text.facts == tuple(constrain(prefix).fallback() for prefix in prefixes)
         assert text.log_probability == pytest.approx(FALLBACK_WORD_LOG_P * sum(map(len, text.facts)))
-    assert max(lengths) < config.max_fact_tokens, "the search ends before the maximum length"
+    assert max(lengths) < config.max_fact_tokens, "the search must end before the maximum length"
 
 
 def test_a_full_stop_precedes_a_fallback_within_a_sentence() -> None:
@@ -126,9 +126,9 @@ def test_a_full_stop_precedes_a_fallback_within_a_sentence() -> None:
     assert constraint.fallback_after([[5, 8]]) == (0, [9, 7, 8])
     assert constraint.fallback_after([[5, 8, 9, 4]]) == (0, [7, 8])
     assert constraint.fallback_after([[5]]) == (0, [7, 8])
-    assert constraint.fallback_after([[5, 7], [5, 8, 7], [5, 8]]) == (2, [9, 7, 8]), "the first that may stop"
+    assert constraint.fallback_after([[5, 7], [5, 8, 7], [5, 8]]) == (2, [9, 7, 8]), "the first that may end"
     assert constraint.fallback_after([[5, 7], [5, 8, 9, 4], [5, 8]]) == (1, [7, 8])
-    assert constraint.fallback_after([[5, 7], [5, 8, 7]]) == (None, [9, 7, 8]), "none may stop"
+    assert constraint.fallback_after([[5, 7], [5, 8, 7]]) == (None, [9, 7, 8]), "no sentence may end here"
 
 
 WORDS = st.integers(7, 9)
@@ -138,7 +138,7 @@ SPELLINGS = st.lists(st.lists(WORDS, min_size=1, max_size=3).map(tuple), min_siz
 @given(
     st.lists(SPELLINGS, max_size=3), st.sets(WORDS), st.sets(st.integers(0, 2), max_size=1), st.lists(WORDS, max_size=6)
 )
-def test_the_automaton_equals_the_definition(
+def test_the_automaton_of_values_equals_the_definition(
     values: list[list[tuple[int, ...]]], value_only: set[int], paraphrasable: set[int], words: list[int]
 ) -> None:
     constraint = Constraint(

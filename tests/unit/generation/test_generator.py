@@ -1,4 +1,4 @@
-"""The generator: plans are followed, spans cover the text, results are reproducible and independent of the batch."""
+"""The generator follows plans, spans cover texts, results are reproducible and independent of the batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from agggen.planning import IndexPlan
 from agggen.records import Plan, Record, Reference, Triple
 from agggen.text import Vocabulary
 from agggen.verification.check import Checker
-from tests.unit.model.enumeration import State, TransitionTwin
+from tests.unit.model.enumeration import State, TransitionFormulas
 
 ODA = Record(
     "oda",
@@ -46,7 +46,7 @@ VOSS = Record(
     (Reference("Voss, in Vestland, Norway, has 16,000 people; its leader is Tone Vik."),),
 )
 STRANGE = Record("strange", (Triple("Zyx", "never-seen", "Qwert 7.5"), Triple("Zyx", "age", "Plugh")))
-"""An unknown predicate and out-of-vocabulary words."""
+"""A record with an unknown predicate and out-of-vocabulary words."""
 
 TRAIN = [ODA, NILS, VOSS]
 RECORDS = [*TRAIN, STRANGE]
@@ -55,7 +55,7 @@ SHORT = InferenceConfig(plans=3, verify="off", beam=BeamConfig(beam=2, max_fact_
 
 @cache
 def generator(seed: int = 0, copying: float = 0.0, **sizes: Any) -> Generator:
-    """An untrained model in float64 with states of at most 2 triples; `copying` moves the copy gate towards copying."""
+    """A generator with an untrained float64 model and groups of at most 2 triples; `copying`: bias towards copying."""
     vocabulary = Vocabulary.build(TRAIN, min_count=1)
     encoder = Encoder(vocabulary, Encoder.predicate_table(TRAIN), max_group_size=2)
     config = ModelConfig(
@@ -71,8 +71,8 @@ def generator(seed: int = 0, copying: float = 0.0, **sizes: Any) -> Generator:
     return Generator(model, encoder, SHORT)
 
 
-def same(result: Sequence[Sequence[Generation]], expected: Sequence[Sequence[Generation]]) -> None:
-    """Compares numbers up to rounding, everything else exactly."""
+def assert_same(result: Sequence[Sequence[Generation]], expected: Sequence[Sequence[Generation]]) -> None:
+    """Compares probabilities and scores up to rounding, and the rest exactly."""
     assert list(map(len, result)) == list(map(len, expected))
     for ours, second in zip(chain(*result), chain(*expected), strict=True):
         assert (ours.id, ours.text, ours.plan, ours.facts) == (second.id, second.text, second.plan, second.facts)
@@ -97,16 +97,16 @@ def test_probabilities_of_all_plans_sum_to_one(record: Record, level: int, count
 
 @pytest.mark.parametrize("variant", ["normalised", "paper"])
 def test_plans_have_the_weights_of_the_transitions(variant: Variant) -> None:
-    """The differences between plans, which have the same normaliser, equal plain loops over the formulas."""
-    machine = generator(transition=variant)
-    twin = TransitionTwin(machine.model.transitions, machine.encoder.source(ODA)[0].predicates)
+    """Differences of log-probabilities equal those of unnormalised weights by the formulas."""
+    untrained = generator(transition=variant)
+    formulas = TransitionFormulas(untrained.model.transitions, untrained.encoder.source(ODA)[0].predicates)
 
     def weight(plan: Plan) -> float:
         states: list[State] = [tuple(ODA.predicates.index(name) for name in state) for state in plan.states]
         befores: list[State | None] = [None, *states[:-1]]
-        return sum(twin.log_weight(before, state) for before, state in zip(befores, states, strict=True))
+        return sum(formulas.log_weight(before, state) for before, state in zip(befores, states, strict=True))
 
-    (plans,) = machine.planner.plan([ODA], k=18)
+    (plans,) = untrained.planner.plan([ODA], k=18)
     assert len(plans) == 18
     for first, second in pairwise(plans):
         assert first.log_probability is not None and second.log_probability is not None
@@ -115,8 +115,8 @@ def test_plans_have_the_weights_of_the_transitions(variant: Variant) -> None:
 
 @settings(max_examples=10)
 @given(st.permutations(VOSS.predicates), st.lists(st.booleans(), min_size=3, max_size=3))
-def test_a_human_plan_is_followed_exactly(order: list[str], cuts: list[bool]) -> None:
-    """Groups above L have no probability, but can be generated."""
+def test_human_plans_are_followed_exactly(order: list[str], cuts: list[bool]) -> None:
+    """Groups larger than L have no plan probability, but can be generated."""
     groups = [[order[0]]]
     for cut, name in zip(cuts, order[1:], strict=True):
         groups += [[name]] if cut else []
@@ -130,47 +130,49 @@ def test_a_human_plan_is_followed_exactly(order: list[str], cuts: list[bool]) ->
 
 
 def test_an_incomplete_human_plan_is_refused_or_completed() -> None:
-    machine, short = generator(), Plan.parse("[craft]")
-    for call in (lambda: machine.generate([NILS, ODA], [None, short]), lambda: machine.planner.check(ODA, short)):
+    untrained, short = generator(), Plan.parse("[craft]")
+    for call in (lambda: untrained.generate([NILS, ODA], [None, short]), lambda: untrained.planner.check(ODA, short)):
         with pytest.raises(PlanError, match="plan for record 'oda' omits birthPlace, age"):
             call()
-    machine.planner.check(ODA, short, complete=True)
-    ((nils,), (oda,)) = machine.generate([NILS, ODA], plans=[None, short], complete=True)
+    untrained.planner.check(ODA, short, complete=True)
+    ((nils,), (oda,)) = untrained.generate([NILS, ODA], plans=[None, short], complete=True)
     assert oda.plan.states[0] == ("craft",)
     assert sorted(oda.plan.predicates) == sorted(ODA.predicates)
     assert nils.plan == Plan.parse("[birthPlace]")
 
 
 def test_levels_bound_the_groups_and_numbers_of_plans_are_positive() -> None:
-    machine = generator()
+    untrained = generator()
     for level in (1, 2):
-        for result in machine.generate(RECORDS, n_best=9, config=replace(SHORT, level=level)):
+        for result in untrained.generate(RECORDS, n_best=9, config=replace(SHORT, level=level)):
             assert all(len(state) <= level for generation in result for state in generation.plan.states)
-    for call in (machine.generate, machine.planner.plan):
+    for call in (untrained.generate, untrained.planner.plan):
         with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
             call([ODA], config=replace(SHORT, level=3))
     with pytest.raises(PlanError, match="0 plans were requested; the number must be at least 1"):
-        machine.planner.plan([ODA], k=0)
+        untrained.planner.plan([ODA], k=0)
 
 
 def test_plans_of_ablations_and_of_the_two_stage_search() -> None:
-    machine = generator()
-    for result in machine.generate(RECORDS, n_best=9, config=replace(SHORT, ablation="no-aggregation")):
+    untrained = generator()
+    for result in untrained.generate(RECORDS, n_best=9, config=replace(SHORT, ablation="no-aggregation")):
         assert all(len(state) == 1 for generation in result for state in generation.plan.states)
-    for record, result in zip(RECORDS, machine.generate(RECORDS, config=replace(SHORT, ablation="plain")), strict=True):
+    for record, result in zip(
+        RECORDS, untrained.generate(RECORDS, config=replace(SHORT, ablation="plain")), strict=True
+    ):
         assert result[0].plan.states == (record.predicates,)
         assert (result[0].plan_log_probability is None) == (len(record.predicates) > 2)
     two_stage = replace(SHORT, planner="two-stage", order_beam=1, aggregations=1)
-    for result in machine.generate(RECORDS, n_best=9, config=two_stage):
+    for result in untrained.generate(RECORDS, n_best=9, config=two_stage):
         assert len({generation.plan for generation in result}) == 1
 
 
 def test_random_order_depends_only_on_the_seed_and_the_record() -> None:
-    machine, config = generator(), replace(SHORT, ablation="random-order", aggregations=1)
+    untrained, config = generator(), replace(SHORT, ablation="random-order", aggregations=1)
     records = [Record(f"{n}", VOSS.triples) for n in range(6)]
 
     def orders(records: Sequence[Record], seed: int) -> list[tuple[str, ...]]:
-        return [g[0].plan.predicates for g in machine.generate(records, config=replace(config, seed=seed))]
+        return [g[0].plan.predicates for g in untrained.generate(records, config=replace(config, seed=seed))]
 
     assert orders(records, 0) == orders(records[::-1], 0)[::-1]
     assert orders(records, 0) != orders(records, 1)
@@ -180,13 +182,13 @@ def test_random_order_depends_only_on_the_seed_and_the_record() -> None:
 def test_a_record_with_too_many_triples_is_named() -> None:
     large = Record("large", tuple(Triple("Oda", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
     fits = Record("fits", large.triples[:-1])
-    machine = generator()
-    for call in (machine.generate, machine.planner.plan):
+    untrained = generator()
+    for call in (untrained.generate, untrained.planner.plan):
         with pytest.raises(RecordError, match=r"record 'large' has 25 triples; at most 24 can be planned at once"):
             call([NILS, large])
     with pytest.raises(RecordError, match=r"record 'large' has 25 triples"):
-        machine.align([large], [["Oda."]])
-    (best,) = machine.generate([fits], config=replace(SHORT, plans=1, beam=BeamConfig(beam=1, max_fact_tokens=2)))[0]
+        untrained.align([large], [["Oda."]])
+    (best,) = untrained.generate([fits], config=replace(SHORT, plans=1, beam=BeamConfig(beam=1, max_fact_tokens=2)))[0]
     assert sorted(best.plan.predicates) == sorted(fits.predicates)
     assert best.plan_log_probability is None
 
@@ -223,12 +225,12 @@ def test_out_of_vocabulary_words_are_copied() -> None:
 
 
 def test_the_joint_choice_is_the_best_text_of_all_plans() -> None:
-    machine, config = generator(), replace(SHORT, plan_weight=0.5, choice="score")
+    untrained, config = generator(), replace(SHORT, plan_weight=0.5, choice="score")
     for record in RECORDS:
-        (together,) = machine.generate([record], n_best=99, config=config)
+        (together,) = untrained.generate([record], n_best=99, config=config)
         best: dict[str, Generation] = {}
-        for planned in machine.planner.plan([record], k=config.plans)[0]:
-            for result in machine.generate([record], plans=[planned.plan], n_best=99, config=config)[0]:
+        for planned in untrained.planner.plan([record], k=config.plans)[0]:
+            for result in untrained.generate([record], plans=[planned.plan], n_best=99, config=config)[0]:
                 assert result.plan_log_probability == pytest.approx(planned.log_probability, abs=1e-9)
                 if result.text not in best or best[result.text].score < result.score - 1e-9:
                     best[result.text] = result
@@ -237,13 +239,13 @@ def test_the_joint_choice_is_the_best_text_of_all_plans() -> None:
         assert len(together) == len(best)
         for generation in together:
             assert generation.score == pytest.approx(best[generation.text].score, abs=1e-8)
-        for generation in machine.generate([record], n_best=2, config=config)[0]:  # other plans may have been pruned
+        for generation in untrained.generate([record], n_best=2, config=config)[0]:  # the other plans may be pruned
             assert generation.score == pytest.approx(best[generation.text].score, abs=1e-8)
 
 
 @pytest.mark.parametrize(("weight", "n_best"), [(1.0, 1), (1.0, 3), (20.0, 1), (20.0, 2), (0.0, 1)])
 def test_pruned_plans_do_not_change_the_best_texts(weight: float, n_best: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, config = generator(), replace(SHORT, plans=12, plan_weight=weight, choice="score")
+    untrained, config = generator(), replace(SHORT, plans=12, plan_weight=weight, choice="score")
     decoded: list[IndexPlan] = []
     write = BeamSearch.write
 
@@ -253,10 +255,10 @@ def test_pruned_plans_do_not_change_the_best_texts(weight: float, n_best: int, m
             yield task, result
 
     monkeypatch.setattr(BeamSearch, "write", counted)
-    (best,) = machine.generate([ODA], n_best=n_best, config=config)
+    (best,) = untrained.generate([ODA], n_best=n_best, config=config)
     unpruned = len(decoded)
-    (everything,) = machine.generate([ODA], n_best=999, config=config)
-    same([best], [everything[:n_best]])
+    (everything,) = untrained.generate([ODA], n_best=999, config=config)
+    assert_same([best], [everything[:n_best]])
     assert unpruned < len(decoded) - unpruned == 12 if weight > 1 else unpruned <= 12
 
 
@@ -269,15 +271,15 @@ def test_plan_weight_is_the_weight_of_the_plan_in_the_score(weight: float) -> No
 
 @pytest.mark.parametrize("history", ["shared", "masked"])
 def test_results_do_not_depend_on_the_batch(history: str) -> None:
-    machine = generator(history=history)
+    untrained = generator(history=history)
     records = [VOSS, NILS, STRANGE, ODA, replace(NILS, id="duplicate")]
-    expected = machine.generate(records, n_best=3)
+    expected = untrained.generate(records, n_best=3)
     assert [result[0].id for result in expected] == ["voss", "nils", "strange", "oda", "duplicate"]
-    same(machine.generate(records, n_best=3, config=replace(SHORT, rows=1)), expected)
-    same(machine.generate(records, n_best=3, config=replace(SHORT, rows=1000)), expected)
-    same(machine.generate(records[::-1], n_best=3)[::-1], expected)
-    same([machine.generate([record], n_best=3)[0] for record in records], expected)
-    assert machine.generate([]) == []
+    assert_same(untrained.generate(records, n_best=3, config=replace(SHORT, rows=1)), expected)
+    assert_same(untrained.generate(records, n_best=3, config=replace(SHORT, rows=1000)), expected)
+    assert_same(untrained.generate(records[::-1], n_best=3)[::-1], expected)
+    assert_same([untrained.generate([record], n_best=3)[0] for record in records], expected)
+    assert untrained.generate([]) == []
 
 
 # --- alignment ---
@@ -290,21 +292,21 @@ TEXTS = [
 
 
 def test_alignment_is_the_viterbi_path_of_the_potentials() -> None:
-    machine = generator()
+    untrained = generator()
     records, texts = [record for record, _ in TEXTS], [facts for _, facts in TEXTS]
-    for aligned, record, facts in zip(machine.align(records, texts), records, texts, strict=True):
-        batch = collate([machine.encoder.example(record, facts)])
+    for aligned, record, facts in zip(untrained.align(records, texts), records, texts, strict=True):
+        batch = collate([untrained.encoder.example(record, facts)])
         with torch.no_grad():
-            potentials, states = machine.model.potentials(batch)
+            potentials, states = untrained.model.potentials(batch)
             _, (path,) = viterbi(potentials, states)
             (marginals,) = posterior(potentials, states)
-            likelihood = machine.model.log_likelihood(batch).item()
+            likelihood = untrained.model.log_likelihood(batch).item()
         named = tuple(tuple(record.predicates[i] for i in states.states[z]) for z in path.tolist())
         assert (aligned.id, aligned.facts, aligned.states) == (record.id, facts, named)
         assert aligned.log_likelihood == pytest.approx(likelihood, abs=1e-8)
         assert aligned.posteriors == pytest.approx([marginals[t, z].item() for t, z in enumerate(path)], abs=1e-8)
-    alone = [machine.align([record], [facts])[0] for record, facts in TEXTS]
-    for first, second in zip(machine.align(records, texts, batch_size=2), alone, strict=True):
+    alone = [untrained.align([record], [facts])[0] for record, facts in TEXTS]
+    for first, second in zip(untrained.align(records, texts, batch_size=2), alone, strict=True):
         assert (first.id, first.states) == (second.id, second.states)
         assert first.posteriors == pytest.approx(second.posteriors, abs=1e-8)
 
@@ -317,12 +319,10 @@ def test_alignment_is_the_viterbi_path_of_the_potentials() -> None:
 def test_a_fact_in_which_no_word_begins_gets_the_empty_state(
     facts: tuple[str, ...], empty: str, without: tuple[str, ...]
 ) -> None:
-    """Regression: a character that the tokeniser treats as space, or the end of a word, shifted the states of all later
-    facts.
-    """
-    machine = generator()
-    (expected,) = machine.align([ODA], [without])
-    (aligned,) = machine.align([ODA], [(facts[0], empty, *facts[1:])])
+    """Regression: the states of later facts were shifted by characters or word ends without a word."""
+    untrained = generator()
+    (expected,) = untrained.align([ODA], [without])
+    (aligned,) = untrained.align([ODA], [(facts[0], empty, *facts[1:])])
     assert aligned.states == (expected.states[0], (), *expected.states[1:])
     assert aligned.posteriors == pytest.approx((expected.posteriors[0], 1.0, *expected.posteriors[1:]), abs=1e-8)
 

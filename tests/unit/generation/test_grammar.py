@@ -1,4 +1,4 @@
-"""Rules of English for generated facts."""
+"""Grammar rules for generated English facts."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_broken_facts_are_rejected(text: str, sound: bool) -> None:
     [
         ("Ann The is in As. The home", "of Ann The is Hague.", True),
         ("Ann The is in As. The home of", "the German Ann The of Hungary.", False),
-        ("The mayor of Hungary.", "It is red.", True),  # the fault is in the preceding fact
+        ("The mayor of Hungary.", "It is red.", True),  # the error is in the previous fact
         ("Ann The is in As.", "The Hague. It is red.", False),
         ("The home of", "Ann The and", True),
         ("Its 4.5 m high tower", "in Hungary.", False),
@@ -119,7 +119,7 @@ def test_broken_facts_are_rejected(text: str, sound: bool) -> None:
 )
 def test_sentences_have_verbs_and_are_neither_spliced_nor_ungrammatical(before: str, fact: str, accepted: bool) -> None:
     assert GRAMMAR.completes_sentences(before, fact) is accepted
-    assert Grammar(TRIPLES, Lexicon()).completes_sentences(before, fact), "not known to be English"
+    assert Grammar(TRIPLES, Lexicon()).completes_sentences(before, fact), "unknown language"
 
 
 @pytest.mark.parametrize(
@@ -146,15 +146,15 @@ def test_clauses_have_any_number_of_verbs_in_texts_without_full_stops() -> None:
     assert Grammar(TRIPLES, ENGLISH, full_stops=False).completes_sentences(*sentences)
 
 
-def test_other_languages_have_no_rules_of_english() -> None:
+def test_rules_of_english_are_not_applied_to_other_languages() -> None:
     german = Grammar(TRIPLES, Lexicon(lower=frozenset(("der", "ist", "of"))))
     assert german.accepts("Ann The ist an Bord von As. Das Boot, mit dem sie in, an und mit Ulm war.")
     assert not german.accepts("Ann The ist (an Bord.")
 
 
 @pytest.mark.parametrize(("corpus", "max_share"), [("elements", 0), ("webnlg", 0.03), ("e2e", 0.075)])
-def test_few_references_break_a_rule(corpus: str, max_share: float, request: pytest.FixtureRequest) -> None:
-    """Nearly all that do have a real error."""
+def test_few_references_break_a_grammar_rule(corpus: str, max_share: float, request: pytest.FixtureRequest) -> None:
+    """Nearly all references that break a rule have a real error."""
     if corpus != "elements":
         request.getfixturevalue("data_home")
     records, _ = split_rejects(load(corpus, "dev"))

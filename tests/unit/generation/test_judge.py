@@ -1,4 +1,4 @@
-"""The judge of the constrained search: whether a fact may end with these words after this text."""
+"""The judge of the constrained search, which decides whether a fact with these words may end after this text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Judge = Callable[[str, str], bool]
 
 
 def word_ids(restricted: RestrictedWords, extras: list[str], text: str) -> list[int]:
-    """The ids of a text's words; words that the vocabulary lacks are added to `extras`."""
+    """The word ids of a text; out-of-vocabulary words are appended to `extras`."""
     tokens = [token.text for token in tokenise(text)]
     extras.extend(word for word in dict.fromkeys(tokens) if word not in (*restricted.ids, *extras))
     ids = restricted.ids | {word: number for number, word in enumerate(extras, start=len(restricted.vocabulary))}
@@ -27,7 +27,7 @@ def word_ids(restricted: RestrictedWords, extras: list[str], text: str) -> list[
 
 
 def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = None) -> Judge:
-    """The judge of the last group's fact: ``judge(text before, fact)``."""
+    """Returns ``judge(text before, fact)`` for the fact of the last group."""
     restricted, extras = RestrictedWords(generator().encoder.vocabulary, Checker(lexicon)), list[str]()
 
     def judge(before: str, fact: str) -> bool:
@@ -89,7 +89,7 @@ def named_after(value: str) -> Record:
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann", "and has an area of 119.", False),
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann.", "It has an area of 119.", False),
         (TOWNS, [[0], [2]], "In the land of Oz lies Ulm", "and has an area of 119.", True),
-        # "which" refers to the name before it
+        # "which" refers to the preceding name
         (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "who plays in Serie B.", False),
         (CLUB, [[2], [0]], "Ulm Town play in Serie B", "which is managed by Ann Bo.", False),
         (CLUB, [[2], [0]], "Ulm Town play in the Serie B league", "which Ann Bo left to manage.", True),
@@ -99,7 +99,7 @@ def named_after(value: str) -> Record:
         (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "a club of Serie B.", False),
         (CLUB, [[2], [0]], "Ulm Town, Serie B,", "where Ann Bo manages.", True),
         (CLUB, [[2], [0]], "Ulm Town is in Serie B", "where Ann Bo manages.", False),
-        # a verb belongs to the name that begins the sentence
+        # the subject of a verb is the name that begins the sentence
         (CLUB, [[0], [1]], "Ann Bo manages Ulm Town", "and plays for Oz F.C.", True),
         (CLUB, [[0], [2]], "Ann Bo manages Ulm Town", "and plays in Serie B.", False),
         (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo", "and plays in Serie B.", True),
@@ -107,30 +107,30 @@ def named_after(value: str) -> Record:
         (CLUB, [[1], [0]], "Ann Bo has played for Oz F.C. and", "manages Ulm Town.", False),
         (CLUB, [[3], [4]], "The team of Ulm, Oz is Ulm Town.", "The area of Ulm is 119.", True),
         (CLUB, [[0], [4]], "Ann Bo manages Ulm Town", "The area of Ulm is 119.", False),
-        # sentences begin with any capital, and their subject may come late
+        # sentences begin with any capital letter; the subject may follow later
         (MAYORS, [[0], [1]], "Led by Ann, Ulm is large", "and was born in Bo.", False),
         (MAYORS, [[0], [2]], "Led by Ann, Ulm is large", "and has an area of 119.", True),
         (MAYORS, [[0], [3], [2]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 119.", False),
         (MAYORS, [[0], [3], [4]], "Ann leads Ulm. \u00d6rebro is in Oz.", "It has an area of 5.", True),
         (MAYORS, [[0], [3], [4]], 'Ann leads "Ulm." \u00d6rebro is in Oz.', "It has an area of 5.", True),
-        # a name inside another name is not named
+        # a name inside a longer name does not name its subject
         (UNIVERSITY, [[0], [1], [2]], AREA_AND_LEADER, "The university is Ulm University.", False),
         (UNIVERSITY, [[0], [1], [2]], AREA_AND_LEADER, "The university in Ulm is Ulm University.", True),
         (LEADERS, [[0]], "", "Ann of Oz is the leader of a town.", False),
         (LEADERS, [[0]], "", "Ann of Oz is the leader of Oz.", True),
-        # a relative clause has no values of another subject
+        # a relative clause must not express values of another subject
         (CLUB, [[0, 2]], "", "Ann Bo manages Ulm Town, which plays in Serie B.", True),
         (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who plays in Serie B.", False),
         (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, whose league is called Serie B.", False),
         (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo who came late, and plays in Serie B.", True),
         (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who led Ulm Town to Serie B.", True),
         (CLUB, [[0, 2]], "", "Serie B, which Ulm Town entered, is known to Ann Bo.", True),
-        # a subject named in parts is named
+        # the parts of a subject may be separate
         (PARTS, [[0]], "", "Ulm is part of Bo, Oz.", True),
         (PARTS, [[0]], "", "Ulm is part of Bo.", False),
         (PARTS, [[0], [2]], "Ulm is part of Bo, Oz", "and is led by Ann.", True),
         (PARTS, [[0], [1], [2]], "Ulm is part of Bo, Oz. Oz has an area of 119.", "Ulm is led by Ann.", True),
-        # a fact of the only subject does not continue a sentence about another name
+        # a fact about the only subject must not continue a sentence about another name
         (ULM, [[0], [1]], "Ulm is led by Ann", "and has an area of 119.", True),
         (ULM, [[0], [1]], "Ann leads Ulm", "and has an area of 119.", False),
         (ULM, [[0], [1]], "Ulm's leader is Ann", "and has an area of 119.", False),
@@ -151,7 +151,7 @@ def named_after(value: str) -> Record:
         # a name that ends like a possessive
         (record_of(*ULM_FACTS, subject="Levi's"), [[0], [1]], "Levi's is led by Ann", "and has an area of 119.", True),
         (record_of(*ULM_FACTS, subject="Bo'"), [[0], [1]], "Bo' is led by Ann", "and has an area of 119.", True),
-        # brackets and quotation marks come in pairs
+        # brackets and quotation marks must be balanced
         (named_after("ray (Latin)"), [[0]], "", "It is named after ray (Latin).", True),
         (named_after("ray (Latin)"), [[0]], "", "It is named after ray.", True),
         (named_after("ray (Latin)"), [[0]], "", "It is named after ray ().", False),
@@ -159,7 +159,7 @@ def named_after(value: str) -> Record:
         (named_after('"Ulma"'), [[0]], "", 'It is named after "Ulma".', True),
         (named_after('"Ulma"'), [[0]], "", 'It is named after Ulma".', False),
         (named_after("6' 2\" Bob"), [[0]], "", "It is named after 6' 2\" Bob.", True),
-        # no sentence begins within another
+        # a sentence must not begin inside another
         (OZ, [[0], [1]], "The leader of Oz is Ann.", "The leader of Oz is Bob.", True),
         (OZ, [[0], [1]], "The leader of Oz is Ann", "The leader of Oz is Bob.", False),
         (OZ, [[0], [1]], "Ann leads Oz", "It is led by Bob.", False),
@@ -175,6 +175,6 @@ def test_facts_that_may_end(record: Record, groups: list[list[int]], before: str
 
 
 @pytest.mark.parametrize(("share", "passes"), [(0.95, False), (0.8, True)])
-def test_a_name_that_nearly_always_follows_the_needs_it_after_a_preposition(share: float, passes: bool) -> None:
+def test_a_name_nearly_always_with_the_article_the_needs_it_after_a_preposition(share: float, passes: bool) -> None:
     judge = judge_of(record_of("home = Hague", subject="She"), [0], lexicon=Lexicon(articles={"Hague": share}))
     assert judge("", "She lives in Hague.") is passes

@@ -1,4 +1,4 @@
-"""Records without a subject ("The pub serves Thai food."), from reading to scores."""
+"""Records with an empty subject ("The pub serves Thai food."), from reading to scoring."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ def test_predicates_and_objects_are_encoded_and_aligned() -> None:
     assert " ".join(source.tokens) == "[CLS] eat type pub [SEP] food Thai [SEP] area riverside [SEP]"
     assert source.triple == [-1, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert align(PUB, ["The pub serves Thai food ", "by the riverside."]).fact_of == (0, 0, 1)
-    assert align(PUB, ["It is there. ", "Go."]).fact_of == (0, 1, 0), "triples that no fact mentions are aligned, too"
+    assert align(PUB, ["It is there. ", "Go."]).fact_of == (0, 1, 0), "triples without a mention are not aligned"
 
 
 @pytest.mark.parametrize("verify", ["strict", "off"])
 def test_texts_are_planned_and_generated(verify: str) -> None:
-    machine = generator()
-    (plans,) = machine.planner.plan([BERGEN], k=3)
+    untrained = generator()
+    (plans,) = untrained.planner.plan([BERGEN], k=3)
     assert {plan.plan.predicates for plan in plans} <= {("birthPlace", "age"), ("age", "birthPlace")}
-    config = replace(machine.config, verify=verify)
-    ((alone,), (first, *_)) = machine.generate([BERGEN, TRAIN[0]], config=config)
+    config = replace(untrained.config, verify=verify)
+    ((alone,), (first, *_)) = untrained.generate([BERGEN, TRAIN[0]], config=config)
     assert sorted(alone.plan.predicates) == ["age", "birthPlace"]
     assert first.id == "oda"
     if verify == "strict":
@@ -104,7 +104,7 @@ def test_plain_sentences_pass_the_check_without_a_subject() -> None:
     assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
 
 
-def test_the_check_requires_no_name() -> None:
+def test_the_check_does_not_require_a_name() -> None:
     result = Checker().check(PUB, "The pub serves Thai food by the riverside.")
     assert (result.whole, result.unnamed, result.faults) == (True, (), ())
     assert "Zoë" in Checker().check(PUB, "The pub Zoë serves Thai food by the riverside.").invented

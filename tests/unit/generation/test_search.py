@@ -1,4 +1,4 @@
-"""Beam search equals a slow twin without batches and caches, enumeration, and the scores of training."""
+"""Beam search equals `slow_search` (no batches, no caches), enumeration, and training's log-probabilities."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.generation.search_examples import (
     TASKS,
     Groups,
-    check_twin,
+    assert_same,
+    check_search,
     histories,
     ngrams,
-    same,
     search,
-    writer,
+    tiny_writer,
 )
 from tests.unit.model.enumeration import random_example
 
@@ -45,7 +45,7 @@ CONFIG = BeamConfig(beam=3, max_fact_tokens=4)
     ids=["three beams", "minimum length", "one beam"],
 )
 def test_cached_search_equals_uncached_search(history: str, settings: dict[str, Any], config: BeamConfig) -> None:
-    check_twin(writer(history=history, **settings), config)
+    check_search(tiny_writer(history=history, **settings), config)
 
 
 @settings(max_examples=60)
@@ -53,7 +53,7 @@ def test_cached_search_equals_uncached_search(history: str, settings: dict[str, 
 def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObject) -> None:
     draw = data.draw
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
-    model = writer(
+    model = tiny_writer(
         draw(st.integers(0, 99)), draw(st.floats(-6, 40)), history=draw(st.sampled_from(["shared", "masked"]))
     )
     records = [random_example(draw(st.integers(0, 99)), size, [1]) for size in sizes]
@@ -69,14 +69,14 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
         max_fact_tokens=draw(st.integers(1, 4)),
         block_ngrams=draw(st.integers(0, 3)),
     )
-    check_twin(model, config, tasks, records)
+    check_search(model, config, tasks, records)
 
 
 # --- optimality, with the scores of training ---
 
 
 def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Groups) -> list[float]:
-    """The log-probabilities of texts under a plan, as in training."""
+    """The log-probabilities of texts given a plan, computed as in training."""
     batch = collate(examples)
     states = model.lattice_of(batch)
     sets = [frozenset(row.nonzero().flatten().tolist()) for row in states.set_members]
@@ -88,8 +88,8 @@ def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Gr
     return totals
 
 
-def toy(seed: int, history: str) -> tuple[JointModel, Example]:
-    """Words 7 and 8 can be generated, 9 is a word of the source, 10 and 11 are words of this record only."""
+def toy_model(seed: int, history: str) -> tuple[JointModel, Example]:
+    """Words 7 and 8 are output words, 9 is a source word, 10 and 11 are out of vocabulary."""
     sizes = ModelConfig(width=8, heads=2, feed_forward=8, dropout=0.0, predicate_dim=2, history=history)  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
@@ -114,8 +114,8 @@ def all_texts(groups: Groups, max_words: int) -> Iterator[tuple[tuple[int, ...],
 @pytest.mark.parametrize(("groups", "max_words"), [(((0, 1),), 3), (((0,), (1,)), 2), (((1,), (0,)), 2)])
 @pytest.mark.parametrize(("penalty", "block"), [(0.0, 0), (0.9, 0), (0.9, 1)])
 def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: int, penalty: float, block: int) -> None:
-    """Words are copied from the fact's own triples only, and marks and the unknown word are never generated."""
-    model, example = toy(len(groups), history)
+    """Words are only copied from the fact's own triples; marks and UNK are never generated."""
+    model, example = toy_model(len(groups), history)
     texts = list(all_texts(groups, max_words))
     texts = [t for t in texts if not block or len(set(ngrams(t, block))) == len(ngrams(t, block))]
     totals = log_probabilities(model, [replace(example, facts=facts) for facts in texts], groups)
@@ -125,7 +125,7 @@ def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: i
     ]
     config = BeamConfig(beam=512, length_penalty=penalty, max_fact_tokens=max_words, block_ngrams=block)
     (result,) = search(model, config, [Task(0, groups)], [example])
-    same(result, sorted(expected, key=lambda h: -h.score))
+    assert_same(result, sorted(expected, key=lambda h: -h.score))
 
 
 # --- limits ---
@@ -137,23 +137,25 @@ def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: i
     ids=["regression: facts were empty", "regression: with a minimum above the maximum, no fact could end"],
 )
 def test_lengths_are_within_the_settings(end: float, config: BeamConfig) -> None:
-    check_twin(writer(end=end), config, TASKS[:6])
+    check_search(tiny_writer(end=end), config, TASKS[:6])
 
 
 def test_no_ngram_crosses_a_boundary_of_facts() -> None:
-    """Regression: the last word of a fact and the first of the next were a bigram, which was blocked later on."""
-    model, word = writer(end=40.0, copy=False), 9
+    """Regression: the last word of a fact and the first of the next counted as a bigram."""
+    model, word = tiny_writer(end=40.0, copy=False), 9
     with torch.no_grad():
         model.output_bias[word] += 20
     config = BeamConfig(beam=2, length_penalty=0.0, min_tokens_per_triple=1, max_fact_tokens=2, block_ngrams=2)
-    (result,) = check_twin(model, config, [Task(0, ((2,), (0, 1)))])
+    (result,) = check_search(model, config, [Task(0, ((2,), (0, 1)))])
     assert result[0].facts == ((word,), (word, word))
 
 
 @pytest.mark.parametrize("end", [-1e4, -1e12])
 def test_a_fact_with_an_improbable_end_stops_at_the_maximum_length(end: float) -> None:
-    """exp(-1e4) underflows to 0; -1e12 is below the score of an impossible end."""
-    for task, result in zip(TASKS, search(writer(end=end, copy=False), BeamConfig(max_fact_tokens=3)), strict=True):
+    """exp(-1e4) underflows to 0; -1e12 is below `IMPOSSIBLE`."""
+    for task, result in zip(
+        TASKS, search(tiny_writer(end=end, copy=False), BeamConfig(max_fact_tokens=3)), strict=True
+    ):
         assert len(result[0].facts) == len(task.groups)
         assert all(len(words) <= 3 for words in result[0].facts)
         if end == -1e4:
@@ -164,9 +166,9 @@ def test_a_fact_with_an_improbable_end_stops_at_the_maximum_length(end: float) -
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_lower_precision_has_similar_scores(dtype: torch.dtype) -> None:
+def test_lower_precision_returns_similar_scores(dtype: torch.dtype) -> None:
     config, tolerance = BeamConfig(beam=2, max_fact_tokens=4), 1e-4 if dtype == torch.float32 else 0.2
-    for result, expected in zip(search(writer().to(dtype), config), search(writer(), config), strict=True):
+    for result, expected in zip(search(tiny_writer().to(dtype), config), search(tiny_writer(), config), strict=True):
         assert result[0].log_probability == pytest.approx(expected[0].log_probability, rel=tolerance)
 
 
@@ -194,7 +196,7 @@ def test_invalid_settings_are_refused(setting: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize("max_facts", [1, 2, 3, 99])
 def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts do not depend on the number of facts that are decoded together."""
-    model = writer(history=history)
+    model = tiny_writer(history=history)
     expected = search(model, CONFIG)
     decoded: list[PlanPrefix] = []
     add_facts = BeamSearch._add_facts
@@ -206,27 +208,27 @@ def test_each_prefix_is_decoded_once(history: str, max_facts: int, monkeypatch: 
 
     monkeypatch.setattr(BeamSearch, "_add_facts", counted)
     for result, same_text in zip(search(model, CONFIG, max_facts=max_facts), expected, strict=True):
-        same(result, same_text)
+        assert_same(result, same_text)
     plans = [PlanPrefix.of(task.record, task.groups) for task in TASKS]
     assert len(decoded) == len(set(decoded))
     if max_facts == 1:
-        assert decoded[:2] == plans[0].prefixes(), "the first plan is decoded first"
+        assert decoded[:2] == plans[0].prefixes(), "the first plan must be decoded first"
     assert set(decoded) == {prefix for plan in plans for prefix in plan.prefixes()}
 
 
 @histories
 @pytest.mark.parametrize("penalty", [0.0, 0.9, 2.0])
 def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: float) -> None:
-    model, config = writer(history=history), replace(CONFIG, length_penalty=penalty)
-    everything = search(model, config)
-    best = [max(h.score for h in result) for result in everything]
+    model, config = tiny_writer(history=history), replace(CONFIG, length_penalty=penalty)
+    unpruned_results = search(model, config)
+    best = [max(h.score for h in result) for result in unpruned_results]
     pruned = 0
     for factor in (2.0, 1.000001, 1.0, 0.999999, 0.7, 0.3, 0.01):
         required = [score * factor for score in best]
         results = search(model, config, required_score=required.__getitem__)
-        for result, expected, score in zip(results, everything, required, strict=True):
+        for result, expected, score in zip(results, unpruned_results, required, strict=True):
             if result:
-                same(result, expected)
+                assert_same(result, expected)
             else:
                 pruned += 1
                 assert all(h.score < score for h in expected)
@@ -235,25 +237,25 @@ def test_texts_with_the_required_score_are_not_pruned(history: str, penalty: flo
 
 @histories
 def test_tasks_with_a_common_prefix_have_their_own_required_scores(history: str) -> None:
-    model = writer(history=history)
-    for unpruned, everything in enumerate(search(model, CONFIG)):
+    model = tiny_writer(history=history)
+    for unpruned, unpruned_results in enumerate(search(model, CONFIG)):
         required = [-1e9 if task == unpruned else -1e-3 for task in range(len(TASKS))]
         result = search(model, CONFIG, required_score=required.__getitem__)
-        same(result[unpruned], everything)
+        assert_same(result[unpruned], unpruned_results)
         assert sum(map(bool, result)) == 1
 
 
 @histories
 @pytest.mark.parametrize("per_triple", [0.0, -1.0])
-def test_pruning_by_expectation_does_not_depend_on_other_tasks(history: str, per_triple: float) -> None:
-    model = writer(history=history)
-    everything = search(model, CONFIG)
-    worst, pruned = min(result[0].score for result in everything), 0
+def test_pruning_by_expected_scores_does_not_depend_on_other_tasks(history: str, per_triple: float) -> None:
+    model = tiny_writer(history=history)
+    unpruned_results = search(model, CONFIG)
+    worst, pruned = min(result[0].score for result in unpruned_results), 0
     for score, length in ((worst, 6), (worst, 100), (0.7 * worst, 100), (1.5 * worst, 8)):
         tasks = [replace(task, expected=Expectation(score, length, per_triple)) for task in TASKS]
-        for task, result, unpruned in zip(tasks, search(model, CONFIG, tasks), everything, strict=True):
-            same(result, unpruned if result else [])
-            same(search(model, CONFIG, [task], max_facts=1)[0], result)
+        for task, result, unpruned in zip(tasks, search(model, CONFIG, tasks), unpruned_results, strict=True):
+            assert_same(result, unpruned if result else [])
+            assert_same(search(model, CONFIG, [task], max_facts=1)[0], result)
             pruned += not result
             if per_triple == 0 and any(text.score > score and text.length <= length for text in unpruned):
                 assert result, "a text that meets the expectation was pruned"

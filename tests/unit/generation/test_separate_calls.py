@@ -1,4 +1,4 @@
-"""Planning and writing in separate calls, as the endpoint does."""
+"""Planning and generation in separate calls, as in the endpoint."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Candidates
 from agggen.planning import ScoredPlan, named_plan
 from agggen.records import Plan, Record
-from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, same
+from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, assert_same, generator
 
 
 def test_candidates_are_human_plans_or_the_best_plans() -> None:
     planner, config = generator().planner, replace(SHORT, level=1)
     for record, result in zip(RECORDS, planner.candidates(RECORDS, config=config), strict=True):
-        (every,) = planner.plan([record], k=1000, config=config)
+        (all_plans,) = planner.plan([record], k=1000, config=config)
         best = [(named_plan(record, plan.states), plan.log_probability) for plan in result.plans]
-        assert best == [(planned.plan, planned.log_probability) for planned in every[: SHORT.plans]]
+        assert best == [(planned.plan, planned.log_probability) for planned in all_plans[: SHORT.plans]]
     plans = [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None]
     first, searched, third, _ = planner.candidates(RECORDS, plans, complete=True)
     assert (first.search, searched.search, first.plans[0].states[0]) == ("given", "exact", (2,))
-    assert third.plans == (ScoredPlan(((3, 2, 1, 0),), 0.0),), "larger than the model's L"
+    assert third.plans == (ScoredPlan(((3, 2, 1, 0),), 0.0),), "a human plan may have groups larger than L"
     with pytest.raises(ValueError, match="shorter"):
         planner.candidates(RECORDS, [])
 
@@ -35,26 +35,26 @@ def test_the_group_reward_favours_plans_of_many_groups() -> None:
 
 
 def test_records_of_one_call_may_have_different_settings() -> None:
-    machine = generator()
+    untrained = generator()
     records = [ODA, VOSS, NILS, STRANGE, Record("oda-2", ODA.triples), Record("voss-2", VOSS.triples)]
-    wide = BeamConfig(beam=4, max_fact_tokens=3)
+    wide_beam = BeamConfig(beam=4, max_fact_tokens=3)
     configs = [
         SHORT,
-        replace(SHORT, beam=wide),
+        replace(SHORT, beam=wide_beam),
         replace(SHORT, plan_weight=0.0, verify="strict"),
         replace(SHORT, level=1, plans=1),
-        replace(SHORT, beam=wide, ablation="random-order"),
+        replace(SHORT, beam=wide_beam, ablation="random-order"),
         replace(SHORT, beam=BeamConfig(beam=2, max_fact_tokens=6, length_penalty=0.0)),
     ]
     plans, counts = [Plan.parse("[craft]"), None, None, None, None, None], [1, 5, 2, 1, 3, 9]
     items = list(zip(records, plans, configs, strict=True))
-    candidates = [machine.planner.candidates([record], [plan], True, config)[0] for record, plan, config in items]
-    together = machine.write(records, candidates, counts, configs)
-    alone = [
-        machine.generate([record], [plan], True, count, config)[0]
+    candidates = [untrained.planner.candidates([record], [plan], True, config)[0] for record, plan, config in items]
+    together = untrained.write(records, candidates, counts, configs)
+    separately = [
+        untrained.generate([record], [plan], True, count, config)[0]
         for (record, plan, config), count in zip(items, counts, strict=True)
     ]
-    same(together, alone)
+    assert_same(together, separately)
     assert all(len(result) <= count for result, count in zip(together, counts, strict=True))
 
 
@@ -63,10 +63,10 @@ def test_records_with_the_same_beam_settings_are_searched_together(
     rows: int, sizes: list[tuple[int, int, int]], searches: list[Any]
 ) -> None:
     config = replace(SHORT, rows=rows)
-    wide = replace(config, beam=BeamConfig(3, max_fact_tokens=6))
-    machine, configs = generator(), [config, replace(config, plan_weight=0.3, seed=8), wide, config]
-    machine.write(RECORDS, machine.planner.candidates(RECORDS, config=config), [1] * 4, configs)
-    first_plans = searches[::2]  # then the other plans of the batch
+    wide_beam = replace(config, beam=BeamConfig(3, max_fact_tokens=6))
+    untrained, configs = generator(), [config, replace(config, plan_weight=0.3, seed=8), wide_beam, config]
+    untrained.write(RECORDS, untrained.planner.candidates(RECORDS, config=config), [1] * 4, configs)
+    first_plans = searches[::2]  # every second search has the other plans of the batch
     assert [(len(tasks), search.config.beam, max_facts) for search, tasks, max_facts in first_plans] == sizes
 
 

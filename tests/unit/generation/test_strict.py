@@ -1,4 +1,4 @@
-"""Constrained generation passes the strict check even with an untrained model."""
+"""Constrained generation: texts pass the strict check even with an untrained model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from tests.unit.verification.texts import record as record_of
 STRICT = replace(SHORT, verify="strict", beam=replace(SHORT.beam, max_fact_tokens=12))
 
 
-def written(record: Record, plan: str | None = None, **settings: Any) -> Generation:
-    """The text of a record, in constrained generation with an untrained model."""
+def constrained_text(record: Record, plan: str | None = None, **settings: Any) -> Generation:
     plans = [Plan.parse(plan)] if plan else None
     ((text,),) = generator().generate([record], plans, config=replace(STRICT, **settings))
     return text
@@ -70,7 +69,7 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
         ("hasChild = Una; hasChild = Vera", "The children of Zyx are Una and Vera."),
         ("number of wings = two; number of wings = many", "The numbers of wings of Zyx are two and many."),
         ("leader = Ann; floorCount = 2; birthPlace = Ulm", "Zyx has 2 floors, was born in Ulm, and the leader is Ann."),
-        # only sentences that fit are joined, and lists come last
+        # only compatible sentences are joined; lists come last
         (
             "uses = salt, glue; is sold = yes; taste = bitter",
             "The taste of Zyx is bitter and the uses are salt, glue. Zyx: is sold: yes.",
@@ -100,7 +99,7 @@ SUBSTANCE = "colour = red; taste = bitter; form = powder; interacts with = water
             'human: [colour] [taste form "interacts with"]',
             "The colour of Zyx is red. Zyx interacts with water, the taste is bitter, and the form is powder.",
         ),
-        (  # one subject after another
+        (  # grouped by subject
             "colour = red; Plugh | taste = bitter; form = powder; age = 7",
             "[age] [colour form] [taste]",
             "The colour of Zyx is red and the form is powder. The taste of Plugh is bitter.",
@@ -115,7 +114,7 @@ SUBSTANCE = "colour = red; taste = bitter; form = powder; interacts with = water
             "[country owner]",
             "Zyx is owned by Plugh Inc. and the country is the U.S.",
         ),
-        (  # no clause without a subject after one of another subject
+        (  # a clause after a clause of another subject names its subject
             "isMadeOf = tin; Plugh | isMadeOf = salt; isSoldIn = Ulm",
             "human: [isMadeOf isMadeOf_2 isSoldIn]",
             "Zyx is made of tin, is sold in Ulm, and Plugh is made of salt.",
@@ -124,20 +123,20 @@ SUBSTANCE = "colour = red; taste = bitter; form = powder; interacts with = water
 )
 def test_texts_of_unknown_predicates(triples: str, plan: str, sentences: str) -> None:
     _, human, plan = plan.rpartition("human: ")
-    text = written(record_of(*triples.split("; ")), plan if human else None)
+    text = constrained_text(record_of(*triples.split("; ")), plan if human else None)
     assert text.text.endswith(sentences) and text.fulfilled
     assert str(text.plan) == plan
     assert [fact.predicates for fact in text.facts] == [*text.plan.states]
 
 
 def test_unknown_predicates_have_own_sentences_at_level_1() -> None:
-    text = written(record_of(*SUBSTANCE.split("; ")), level=1)
+    text = constrained_text(record_of(*SUBSTANCE.split("; ")), level=1)
     assert text.text.count(".") == len(text.facts) == len(text.plan.states) == 4
 
 
 def test_an_unknown_predicate_keeps_its_position_in_a_human_plan() -> None:
     for plan in ("[never-seen] [age]", "[age] [never-seen]", "[age never-seen]"):
-        text = written(STRANGE, plan)
+        text = constrained_text(STRANGE, plan)
         assert str(text.plan) == plan and text.fulfilled
         assert text.text.index("7.5") < text.text.rindex("Plugh") if plan.startswith("[n") else True
 
@@ -147,14 +146,14 @@ def test_a_fallback_is_a_training_sentence_or_else_a_plain_clause() -> None:
     people = [example(name, "age", age, f"{name} is {age} years old.") for name, age in ages.items() for _ in "ab"]
     config = replace(STRICT, beam=replace(STRICT.beam, max_fact_tokens=1))
     for lexicon, expected in ((learn(people), "Una Berg is 77 years old."), (None, "The age of Una Berg is 77.")):
-        machine = Generator(generator().model, generator().encoder, config, lexicon)
-        ((text,),) = machine.generate([record_of("age = 77", subject="Una Berg")])
+        untrained = Generator(generator().model, generator().encoder, config, lexicon)
+        ((text,),) = untrained.generate([record_of("age = 77", subject="Una Berg")])
         assert text.text == expected
         assert text.facts[0].fallback and text.fulfilled
 
 
 def test_the_json_form_agrees_with_the_text() -> None:
-    text = written(STRANGE)
+    text = constrained_text(STRANGE)
     data = json.loads(json.dumps(text.as_dict()))
     assert "".join(fact["text"] for fact in data["facts"]) == data["text"] == text.text
     assert Plan.parse(data["plan"]) == text.plan
@@ -166,7 +165,7 @@ def test_the_json_form_agrees_with_the_text() -> None:
 
 @pytest.mark.usefixtures("improbable_facts")
 def test_two_facts_may_have_the_same_long_value() -> None:
-    """N-grams of names are not blocked."""
+    """N-gram blocking ignores names."""
     name = "Saint Mary of the Lake"
     record = record_of(f"leader = {name}", f"isPartOf = {name}", subject="Voss")
     plan = Plan.parse("[leader] [isPartOf]")
@@ -177,7 +176,7 @@ def test_two_facts_may_have_the_same_long_value() -> None:
 @pytest.mark.usefixtures("improbable_facts")
 @pytest.mark.parametrize("seed", range(3))
 def test_facts_name_their_own_subjects(seed: int) -> None:
-    """Regression: "Voss ... It was discovered by" was accepted, with "It" for the other subject."""
+    """Regression: "Voss ... It was discovered by" was accepted, although "It" meant the other subject."""
     record, plan = record_of("Voss | leader = Tone Vik", "Nils | leader = Siv Dahl"), Plan.parse("[leader] [leader_2]")
     ((text,),) = generator(seed, copying=6.0).generate([record], [plan], config=STRICT)
     first, second = (text.text[fact.start : fact.end] for fact in text.facts)
@@ -200,7 +199,7 @@ def test_facts_name_their_own_subjects(seed: int) -> None:
     ids=lambda value: value[:12],
 )
 def test_texts_with_unusual_values_are_fulfilled_or_have_faults(value: str) -> None:
-    text = written(Record("unusual", (Triple("Voss", "leader", value), Triple("Voss", "population", "7"))))
+    text = constrained_text(Record("unusual", (Triple("Voss", "leader", value), Triple("Voss", "population", "7"))))
     assert text.fulfilled or text.faults
     assert len(text.faults) < 9
 
@@ -218,17 +217,17 @@ def elements_record(name: str) -> Record:
 
 
 HARD = record_of("namedAfter = the and of water, and to in", "meltingPoint = 14 K", "category = metal", subject="Oda")
-"""The model does not write the first value."""
+"""A record whose first value the shipped model cannot generate."""
 
 
-def test_the_constrained_search_only_follows_if_no_free_text_passes(shipped: Generator) -> None:
-    """Of the free texts about neon, the best lacks values and another passes; of those about astatine, none passes."""
+def test_the_constrained_search_runs_only_if_no_unconstrained_text_passes(shipped: Generator) -> None:
+    """Of unconstrained texts about neon, the best fails the check and another passes; about astatine, all fail."""
     records = [elements_record("Ne-04"), elements_record("At-03")]
-    free = shipped.generate(records, n_best=99, config=replace(shipped.config, verify="off", choice="score"))
+    unconstrained = shipped.generate(records, n_best=99, config=replace(shipped.config, verify="off", choice="score"))
     ((neon,), (astatine,)) = shipped.generate(records)
-    assert not free[0][0].fulfilled and any(text.fulfilled for text in free[0])
-    assert neon.fulfilled and neon.text in [text.text for text in free[0]]
-    assert not any(text.fulfilled for text in free[1])
+    assert not unconstrained[0][0].fulfilled and any(text.fulfilled for text in unconstrained[0])
+    assert neon.fulfilled and neon.text in [text.text for text in unconstrained[0]]
+    assert not any(text.fulfilled for text in unconstrained[1])
     assert astatine.fulfilled
 
 
@@ -247,19 +246,19 @@ def test_an_article_inside_a_value_is_kept(shipped: Generator, value: str) -> No
     for predicate in ("discoveryPlace", "never seen"):
         ((text,),) = shipped.generate([record_of(f"{predicate} = {value}", subject="Neon")])
         assert value in text.text and text.fulfilled
-        assert text.facts[0].fallback == (predicate == "never seen"), "the model writes values of known predicates"
+        assert text.facts[0].fallback == (predicate == "never seen"), "only the unknown predicate needs a fallback"
 
 
 @pytest.mark.parametrize(
     ("before", "can_end_sentence"),
     [
         ("Hydrogen is a gas", True),
-        ("Hydrogen is a gas, which is", True),  # the words after "gas" are dropped
+        ("Hydrogen is a gas, which is", True),  # dropping ", which is" leaves a sentence
         ("Hydrogen, discovered in 1766", False),
         ("Hydrogen is a gas. Its symbol", False),
     ],
 )
-def test_a_fallback_follows_words_that_are_sentences(shipped: Generator, before: str, can_end_sentence: bool) -> None:
+def test_a_fallback_may_follow_complete_sentences_only(shipped: Generator, before: str, can_end_sentence: bool) -> None:
     record = record_of("stateAtRoomTemperature = gas", "discoveryYear = 1766", subject="Hydrogen")
     restricted = shipped.restricted
     extras = list[str]()
@@ -268,11 +267,11 @@ def test_a_fallback_follows_words_that_are_sentences(shipped: Generator, before:
     assert constraint.can_end_sentence(words) is can_end_sentence
 
 
-def test_constrained_texts_follow_the_free_ones_until_there_are_enough(shipped: Generator) -> None:
+def test_constrained_texts_complete_the_n_best_list_after_unconstrained_ones(shipped: Generator) -> None:
     record = elements_record("Kr-03")
-    (free,) = shipped.generate([record], n_best=99, config=replace(shipped.config, verify="off"))
+    (unconstrained,) = shipped.generate([record], n_best=99, config=replace(shipped.config, verify="off"))
     (texts,) = shipped.generate([record], n_best=8)
-    is_free = [text.text in {other.text for other in free} for text in texts]
+    is_free = [text.text in {other.text for other in unconstrained} for text in texts]
     assert len({text.text for text in texts}) == 8 and all(text.fulfilled for text in texts)
     assert is_free == sorted(is_free, reverse=True) and len(set(is_free)) == 2
 
@@ -280,7 +279,7 @@ def test_constrained_texts_follow_the_free_ones_until_there_are_enough(shipped: 
 @pytest.mark.parametrize(
     ("record", "n_best", "expected"),
     [(elements_record("Hg-03"), 3, [1]), (elements_record("Hg-03"), 8, [1, 4]), (HARD, 1, [1, 4])],
-    ids=["enough texts", "too few texts", "a fact fell back"],
+    ids=["enough texts", "too few texts", "a fallback"],
 )
 def test_the_constrained_search_decodes_other_plans_only_if_the_first_is_not_enough(
     record: Record, n_best: int, expected: list[int], shipped: Generator, searches: list[Any]

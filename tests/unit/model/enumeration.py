@@ -1,7 +1,6 @@
-"""Brute-force twins of the model: plain Python loops over all states and all state sequences, in float64.
+"""Brute-force reference implementations of the model in float64, without code of `agggen.model`'s recursions.
 
-The twins share no code with `agggen.model`'s recursions: they spell out the formulas of METHOD 2 and of the paper's
-section 3.2, one state sequence at a time.
+They evaluate the formulas of METHOD 2 (agggen/README.md) and of the paper's section 3.2 one state sequence at a time.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from agggen.model.lattice import IMPOSSIBLE, Lattice
 from agggen.model.transformer import DecoderLayer
 from agggen.model.transitions import Transitions
 
-UNSAYABLE = -1
-"""Key of `next_token` for a word that is neither writable nor shown by the set."""
+OTHER_WORDS = -1
+"""Key of `next_token` for all words that can be neither generated nor copied."""
 
 State = tuple[int, ...]
 Path = tuple[State, ...]
 Weight = Callable[[State | None, State], float]
-"""log-weight of a state after the one before it (None: it is the first)."""
+"""The log-weight of a state given the previous one (None: start)."""
 
 
 def ordered_states(n_predicates: int, max_size: int) -> list[State]:
@@ -46,12 +45,12 @@ def distinct_sets(n_predicates: int, max_size: int) -> set[frozenset[int]]:
 
 
 def members(mask: int) -> frozenset[int]:
-    """The triples of a bit mask."""
+    """The indices of the bits that are set in `mask`."""
     return frozenset(index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
 def log_sum(values: Iterable[float]) -> float:
-    """log of the sum of exponentials; -inf of no values."""
+    """Log-sum-exp; -inf without values."""
     values = [value for value in values if value > -math.inf]
     if not values:
         return -math.inf
@@ -59,11 +58,11 @@ def log_sum(values: Iterable[float]) -> float:
     return top + math.log(math.fsum(math.exp(value - top) for value in values))
 
 
-# --- the HMM: every path, one by one ---
+# --- the HMM: enumeration of all paths ---
 
 
 def all_paths(emission: Sequence[Mapping[State, float]], weight: Weight) -> list[tuple[float, Path]]:
-    """Every state sequence with its total log-weight, best first; `emission` holds each fact's possible states."""
+    """(log-weight, path) of every state sequence, best first. `emission`: log-score of each state, per fact."""
     paths: list[tuple[float, Path]] = [(0.0, ())]
     for scores in emission:
         paths = [
@@ -75,7 +74,6 @@ def all_paths(emission: Sequence[Mapping[State, float]], weight: Weight) -> list
 
 
 def paths_of(potentials: Potentials, lattice: Lattice, row: int) -> list[tuple[float, Path]]:
-    """The paths of one row of HMM potentials."""
     start, out = potentials.start[row].tolist(), potentials.out[row].tolist()
     emission = [
         {state: score for state, score in zip(lattice.states, scores, strict=True) if score > IMPOSSIBLE / 2}
@@ -85,12 +83,12 @@ def paths_of(potentials: Potentials, lattice: Lattice, row: int) -> list[tuple[f
 
 
 def marginals(paths: Sequence[tuple[float, Path]], fact: int) -> dict[State, float]:
-    """p(z_fact | y, x)."""
+    """The marginal p(z_fact | y, x) of each state."""
     totals: dict[State, list[float]] = {}
     for total, path in paths:
         totals.setdefault(path[fact], []).append(total)
-    everything = log_sum(total for total, _ in paths)
-    return {state: math.exp(log_sum(values) - everything) for state, values in totals.items()}
+    normaliser = log_sum(total for total, _ in paths)
+    return {state: math.exp(log_sum(values) - normaliser) for state, values in totals.items()}
 
 
 def check_inference(
@@ -99,23 +97,23 @@ def check_inference(
     """Compares likelihood, posterior and k best paths with the enumerated paths of each row."""
     likelihoods, posteriors = log_likelihood(potentials, lattice).tolist(), posterior(potentials, lattice)
     totals, chosen = k_best_paths(potentials, lattice, k)
-    for row, (own, length) in enumerate(zip(paths, potentials.lengths.tolist(), strict=True)):
-        assert likelihoods[row] == pytest.approx(log_sum(total for total, _ in own), abs=1e-9)
+    for row, (row_paths, length) in enumerate(zip(paths, potentials.lengths.tolist(), strict=True)):
+        assert likelihoods[row] == pytest.approx(log_sum(total for total, _ in row_paths), abs=1e-9)
         for t, actual in enumerate(posteriors[row].tolist()):
-            expected = marginals(own, t) if t < length else {}
+            expected = marginals(row_paths, t) if t < length else {}
             assert actual == pytest.approx([expected.get(state, 0.0) for state in lattice.states], abs=1e-9)
-        for rank, (total, path) in enumerate(own[:k]):
+        for rank, (total, path) in enumerate(row_paths[:k]):
             states = chosen[row, rank].tolist()
             assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
             assert tuple(lattice.states[s] for s in states[:length]) == path and {*states[length:]} <= {-1}
-        assert (totals[row, len(own) :] <= IMPOSSIBLE / 2).all() and (chosen[row, len(own) :] == -1).all()
+        assert (totals[row, len(row_paths) :] <= IMPOSSIBLE / 2).all() and (chosen[row, len(row_paths) :] == -1).all()
 
 
-# --- transitions: the formulas, one state at a time ---
+# --- transitions: the formulas for single states ---
 
 
-class TransitionTwin:
-    """Probabilities of one record, `ids` being its predicates' rows in the embedding tables."""
+class TransitionFormulas:
+    """Transition probabilities of one record; `ids` are the rows of its predicates in the embedding tables."""
 
     def __init__(self, transitions: Transitions, ids: Sequence[int]) -> None:
         tables = {name: value.tolist() for name, value in transitions.named_parameters()}
@@ -131,15 +129,15 @@ class TransitionTwin:
         return {o: math.exp(score - total) for o, score in scores.items()}
 
     def p_out(self, before: int | None) -> dict[int, float]:
-        """p_out(. | last predicate of the state before), over all predicates of the record; None is the start state."""
+        """p_out over all predicates of the record, given the last predicate of the previous state (None: start)."""
         return self._softmax(self.a_out[-1 if before is None else self.ids[before]], self.b_out, range(len(self.ids)))
 
     def p_in(self, before: int | None, among: Iterable[int]) -> dict[int, float]:
-        """p_in(. | predicate before) over `among`; None is the start state."""
+        """p_in over the predicates `among`, given the previous predicate (None: start)."""
         return self._softmax(self.a_in[-1 if before is None else self.ids[before]], self.b_in, among)
 
     def p_stop(self, state: State) -> float:
-        """The probability that a state ends here; a state that cannot grow ends."""
+        """The probability that a state ends after its last predicate; 1 if it has the maximum size."""
         if len(state) == min(self.max_group_size, len(self.ids)):
             return 1.0
         size = min(len(self.ids), len(self.stop_by_size) - 1)
@@ -177,12 +175,12 @@ class TransitionTwin:
 # --- pruning ---
 
 
-def broken(group: frozenset[int], required: frozenset[int], forbidden: frozenset[int]) -> int:
-    """The number of alignments of a fact that a set breaks."""
+def violated(group: frozenset[int], required: frozenset[int], forbidden: frozenset[int]) -> int:
+    """The number of hard-alignment constraints of a fact that a set violates."""
     return len(required - group) + len(forbidden & group)
 
 
-def kept_sets(
+def fitting_sets(
     n_predicates: int,
     max_group_size: int,
     max_size: int,
@@ -190,18 +188,18 @@ def kept_sets(
     forbidden: frozenset[int],
     max_violations: int = 0,
 ) -> set[frozenset[int]]:
-    """The sets of one fact that break at most `max_violations` alignments (METHOD 4)."""
-    everything = distinct_sets(n_predicates, max_group_size)
-    small = {group for group in everything if len(group) <= max_size}
-    fitting = {group for group in small if broken(group, required, forbidden) <= max_violations}
-    return fitting or small or everything
+    """The sets of one fact that violate at most `max_violations` constraints (METHOD 4 in agggen/README.md)."""
+    all_sets = distinct_sets(n_predicates, max_group_size)
+    small = {group for group in all_sets if len(group) <= max_size}
+    fitting = {group for group in small if violated(group, required, forbidden) <= max_violations}
+    return fitting or small or all_sets
 
 
-# --- the network: a row at a time, a token at a time ---
+# --- emissions: single rows, token by token ---
 
 
 def tiny_model(seed: int = 0, max_group_size: int = 3, **settings: Any) -> JointModel:
-    """A JointModel in float64 with no parameter left at zero: 24 words, the first 20 writable, 8 predicates."""
+    """A float64 JointModel without zero parameters: 24 words, of which the first 20 are output words; 8 predicates."""
     settings.setdefault("copy_next", True)
     config = ModelConfig(
         width=8,
@@ -222,9 +220,9 @@ def tiny_model(seed: int = 0, max_group_size: int = 3, **settings: Any) -> Joint
 
 
 def random_example(seed: int, n_triples: int, fact_lengths: Sequence[int]) -> Example:
-    """Triples of 1 or 2 tokens a part, some of them words of this record alone (ids from 24 on), and a text.
+    """Triples with 1 or 2 tokens per part, some out of vocabulary (ids from 24 on), and a text.
 
-    The text draws from the writable words 7..19, the words of the source (only some sets can say those) and UNK.
+    The text consists of output words (7 to 19), source words, which only some sets can generate, and UNK.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -247,20 +245,19 @@ def random_example(seed: int, n_triples: int, fact_lengths: Sequence[int]) -> Ex
     return Example(f"r{seed}", tuple(source), tuple(triple), tuple(role), predicates, facts)
 
 
-def next_token_twin(
+def next_token_by_formula(
     model: JointModel, example: Example, hidden: Tensor, last: int, keys: Tensor, group: frozenset[int]
 ) -> dict[int, float]:
-    """p(next token) after `last`, with `hidden` (D,), under the set `group`: of every token, generated or copied.
+    """The probability of each next token after `last` for the set `group`; `hidden` (D,) is the decoder's state.
 
-    A mixture, by the copy gate, of the softmax over writable words and of attention over the group's source tokens,
-    where the words that follow `last` have a bonus.
-    `UNSAYABLE` stands for all words that are neither writable nor in the group's triples: the same as writing UNK.
+    The copy gate mixes the softmax over output words with attention over the group's source tokens, in which words that
+    follow `last` have a bonus. `OTHER_WORDS` has the probability of UNK.
     """
     logits = (model.embedding.weight[: model.n_output] @ hidden + model.output_bias).tolist()
     total = log_sum(logits)
     gate = 1 / (1 + math.exp(-float(model.copy_gate(hidden)))) if model.config.copy else 1.0
     probabilities = {word: gate * math.exp(logit - total) for word, logit in enumerate(logits)}
-    probabilities[UNSAYABLE] = probabilities[UNK]
+    probabilities[OTHER_WORDS] = probabilities[UNK]
     if not model.config.copy:
         return probabilities
     query = model.copy_query(hidden)
@@ -278,8 +275,8 @@ def next_token_twin(
     return probabilities
 
 
-class EmissionTwin:
-    """log p(y_t | set, x, y_1..t-1) of one example, one token at a time."""
+class TokenwiseEmission:
+    """log p(y_t | set, x, y_1..t-1) of one example, token by token."""
 
     def __init__(self, model: JointModel, example: Example) -> None:
         self.model, self.example = model, example
@@ -290,33 +287,31 @@ class EmissionTwin:
         members = set(group)
         return torch.tensor([t in members for t in self.example.triple])
 
-    def _whole(self, inputs: Sequence[int], group: Iterable[int]) -> Tensor:
-        """Hidden states (n, D) of all inputs in one causal pass under one mask."""
+    def _one_pass(self, inputs: Sequence[int], group: Iterable[int]) -> Tensor:
+        """Hidden states (n, D) of all inputs, from one causal pass with the mask of one set."""
         x = self.model.embed_target(torch.tensor([inputs]), torch.arange(len(inputs)), len(inputs))
         hidden, _ = self.model.decoder(x, self.memory.cross, self._mask(group)[None, None, None])
         return hidden[0]
 
     def _after_history(self, before: Sequence[int], inputs: Sequence[int], group: Iterable[int]) -> Tensor:
-        """Hidden states (n, D) of `inputs`, which see `before` as encoded under the mask of all triples.
-
-        Layer by layer and position by position: no cache is gathered, padded or masked.
-        """
+        """Hidden states (n, D) of `inputs` after `before`, which sees all triples; without caches."""
         model, decoder = self.model, self.model.decoder
-        everything, own = (self._mask(g)[None, None, None] for g in (range(len(self.example.predicates)), group))
+        all_triples = self._mask(range(len(self.example.predicates)))[None, None, None]
+        group_triples = self._mask(group)[None, None, None]
         embedded = [
             model.embed_target(torch.tensor([[token]]), torch.tensor([position]), position + 1)
             for position, token in enumerate([*before, *inputs])
         ]
-        seen: list[list[Tensor]] = [[] for _ in decoder.layers]  # the inputs of each layer so far, (1, 1, D) each
+        layer_inputs: list[list[Tensor]] = [[] for _ in decoder.layers]  # so far, (1, 1, D) each
         hidden = []
         for position, x in enumerate(embedded):
-            visible = everything if position < len(before) else own
+            visible = all_triples if position < len(before) else group_triples
             for number, layer in enumerate(decoder.layers):
                 assert isinstance(layer, DecoderLayer)
-                past = layer.own_keys_values(torch.cat(seen[number], 1)) if seen[number] else None
-                seen[number].append(x)
-                looking_at_all = torch.ones(1, 1, 1, position + 1, dtype=torch.bool)
-                x, _ = layer(x, past, looking_at_all, self.memory.cross[number], visible)
+                past = layer.own_keys_values(torch.cat(layer_inputs[number], 1)) if layer_inputs[number] else None
+                layer_inputs[number].append(x)
+                causal_mask = torch.ones(1, 1, 1, position + 1, dtype=torch.bool)
+                x, _ = layer(x, past, causal_mask, self.memory.cross[number], visible)
             hidden.append(decoder.norm(x)[0, 0])
         return torch.stack(hidden[len(before) :])
 
@@ -327,14 +322,14 @@ class EmissionTwin:
             before += [mark, *tokens]
         inputs = [self.marks[fact], *self.example.facts[fact]]
         if self.model.config.history == "masked":
-            hidden = self._whole([*before, *inputs], group)[len(before) :]
+            hidden = self._one_pass([*before, *inputs], group)[len(before) :]
         else:
             hidden = self._after_history(before, inputs, group)
         total = 0.0
         for state, last, token in zip(hidden, inputs, [*self.example.facts[fact], END], strict=True):
             p = self.next_token(state, last, group)
-            total += math.log(p.get(token, p[UNSAYABLE]))
+            total += math.log(p.get(token, p[OTHER_WORDS]))
         return total
 
     def next_token(self, hidden: Tensor, last: int, group: frozenset[int]) -> dict[int, float]:
-        return next_token_twin(self.model, self.example, hidden, last, self.memory.copy_keys[0], group)
+        return next_token_by_formula(self.model, self.example, hidden, last, self.memory.copy_keys[0], group)

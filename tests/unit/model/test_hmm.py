@@ -1,4 +1,4 @@
-"""The dynamic programs against enumeration of all state sequences (METHOD 9), in float64."""
+"""The HMM's dynamic programs against enumeration of all state sequences, in float64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
 def random_potentials(
     seed: int, counts: list[int], lengths: list[int], max_size: int, prune: bool
 ) -> tuple[Potentials, Lattice]:
-    """Potentials of a ragged batch: absent predicates are impossible, and so are pruned states.
+    """Potentials of a ragged batch, in which pruned states and states of absent predicates are impossible.
 
     If there would be too many paths to enumerate, more states are pruned. Padding has arbitrary numbers.
     """
@@ -59,7 +59,7 @@ def test_likelihood_posterior_and_best_paths_equal_enumeration(problem: tuple[Po
     check_inference(potentials, states, paths, k)
 
 
-def test_k_best_includes_equal_paths() -> None:
+def test_k_best_includes_paths_with_equal_scores() -> None:
     states = lattice(2, 1)
     potentials = Potentials(torch.zeros(1, 2), torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), torch.tensor([2]))
     totals, chosen = k_best_paths(potentials, states, 4)
@@ -88,7 +88,7 @@ def test_gradients_of_a_pruned_ragged_batch() -> None:
 
 
 def test_paths_and_posteriors_in_inference_mode() -> None:
-    """They are computed as gradients, which inference mode disables."""
+    """Both are computed by autograd, which inference mode disables."""
     potentials, states = random_potentials(9, [3, 2], [2, 3], 3, prune=True)
     expected = posterior(potentials, states), *k_best_paths(potentials, states, 3)
     with torch.inference_mode():
@@ -98,7 +98,7 @@ def test_paths_and_posteriors_in_inference_mode() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_posterior_does_not_change_the_callers_graph() -> None:
+def test_the_posterior_does_not_change_the_callers_graph() -> None:
     potentials, states = random_potentials(10, [2], [2], 2, prune=False)
     start = potentials.start.requires_grad_()
     result = posterior(potentials, states)

@@ -1,4 +1,4 @@
-"""The joint model against enumeration, in float64: emissions token by token, likelihood over all state sequences."""
+"""The joint model in float64 against enumeration: emissions per token, likelihood over all state sequences."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from agggen.model.hmm import log_likelihood
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.model.enumeration import (
-    EmissionTwin,
     State,
-    TransitionTwin,
+    TokenwiseEmission,
+    TransitionFormulas,
     all_paths,
-    broken,
     check_inference,
-    kept_sets,
+    fitting_sets,
     log_sum,
     members,
     ordered_states,
     random_example,
     tiny_model,
+    violated,
 )
 
 HISTORIES = ("shared", "masked")
@@ -37,11 +37,11 @@ histories = pytest.mark.parametrize("history", HISTORIES)
 copying = pytest.mark.parametrize("copy", [True, False])
 
 BATCH = [random_example(1, 3, [2, 4, 1]), random_example(2, 1, [3]), random_example(3, 2, [1, 3, 2, 2])]
-"""Of different sizes; the last has more facts than triples."""
+"""Examples of different sizes; the last one has more facts than triples."""
 
 
 def emissions(model: JointModel, examples: list[Example]) -> list[list[dict[frozenset[int], float]]]:
-    """Per example and fact, the score of each allowed set."""
+    """The log-probability of each allowed set, per example and fact."""
     batch = collate(examples)
     states = model.lattice_of(batch)
     allowed = allowed_sets(batch, states)
@@ -79,16 +79,16 @@ def test_emissions_equal_scores_token_by_token(history: str, copy: bool, copy_ne
     model = tiny_model(history=history, copy=copy, copy_next=copy_next)
     for example, facts in zip(BATCH, emissions(model, BATCH), strict=True):
         with torch.no_grad():
-            twin = EmissionTwin(model, example)
+            emission = TokenwiseEmission(model, example)
             for fact, scores in enumerate(facts):
                 assert len(scores) == 2 ** len(example.predicates) - 1
                 for group, score in scores.items():
-                    assert score == pytest.approx(twin(fact, group), abs=1e-9), (example.id, fact, group)
+                    assert score == pytest.approx(emission(fact, group), abs=1e-9), (example.id, fact, group)
 
 
 @copying
 def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: bool) -> None:
-    """A score of -1e9 would make the mean loss of a corpus meaningless."""
+    """An impossible score (-1e9) would dominate the mean loss of a corpus."""
     model = tiny_model(copy=copy)
     example = Example("r", (2, 8, 26, 3, 9, 27, 3), (-1, 0, 0, 0, 1, 1, 1), (0, 1, 3, 0, 1, 3, 0), (1, 2), ((26, 27),))
     memory, hidden = model.encode(collate([example])), torch.randn(1, 1, model.config.width, dtype=torch.float64)
@@ -141,7 +141,7 @@ def test_scores_do_not_depend_on_the_chunks(limit: str, monkeypatch: pytest.Monk
 
 @histories
 def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Activations of a single text that is larger than a chunk are recomputed, with the same dropout."""
+    """A text larger than a chunk recomputes its activations, with the same dropout."""
     example = random_example(5, 4, [3, 2, 4])
     model = tiny_model(history=history).train()
     for module in model.modules():
@@ -155,7 +155,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
         return score(self, *arguments)
 
     def gradients(chunk: int) -> tuple[int, list[Tensor]]:
-        """The number of scored rows and the gradients, with chunks of `chunk` positions."""
+        """The number of scored rows and the gradients for chunks of `chunk` positions."""
         calls.clear()
         monkeypatch.setattr("agggen.model.joint._CHUNK", chunk)
         model.zero_grad(set_to_none=True)
@@ -164,7 +164,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
         return sum(calls), [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
     once, _ = gradients(10**6)
-    with monkeypatch.context() as patch:  # the same chunks, each kept, so that dropout draws the same
+    with monkeypatch.context() as patch:  # the same chunks without recomputation, so that dropout is the same
         patch.setattr("agggen.model.joint.checkpoint", lambda function, *inputs, **_: function(*inputs))
         kept_count, kept = gradients(40)
     twice, spared = gradients(40)
@@ -175,18 +175,20 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
 def enumerate_paths(
     model: JointModel, example: Example, penalty: float | None = None
 ) -> list[tuple[float, tuple[State, ...]]]:
-    """Every plan of the text with log p(y, z | x) minus the penalties of broken alignments."""
+    """Every plan of the text, with log p(y, z | x) minus the penalties of violated constraints."""
     size, most = len(example.predicates), model.config.max_group_size
     observed = []
     with torch.no_grad():
-        emission = EmissionTwin(model, example)
+        emission = TokenwiseEmission(model, example)
         for t in range(len(example.facts)):
             masks = example.required, example.forbidden
             required, forbidden = (members(mask[t] if mask else 0) for mask in masks)
-            kept = kept_sets(size, most, example.max_size, required, forbidden, 0 if penalty is None else 1)
-            by_set = {group: emission(t, group) - (penalty or 0) * broken(group, required, forbidden) for group in kept}
+            kept = fitting_sets(size, most, example.max_size, required, forbidden, 0 if penalty is None else 1)
+            by_set = {
+                group: emission(t, group) - (penalty or 0) * violated(group, required, forbidden) for group in kept
+            }
             observed.append({z: by_set[frozenset(z)] for z in ordered_states(size, most) if frozenset(z) in kept})
-        return all_paths(observed, TransitionTwin(model.transitions, example.predicates).log_weight)
+        return all_paths(observed, TransitionFormulas(model.transitions, example.predicates).log_weight)
 
 
 PRUNED = [
@@ -223,8 +225,8 @@ def test_likelihood_of_a_record_of_seven_triples() -> None:
 
 
 @histories
-def test_text_longer_than_the_position_table(history: str) -> None:
-    """A text of more than 512 positions extends the table of sinusoids."""
+def test_a_text_longer_than_the_position_table(history: str) -> None:
+    """More than 512 positions: the table of sinusoids is extended."""
     model, example = tiny_model(history=history), random_example(8, 2, [300, 300])
     long_first = likelihood(model, [example])[0]
     assert math.isfinite(long_first)
@@ -257,11 +259,11 @@ def test_gradients_equal_finite_differences(transition: str, history: str) -> No
             slope = (up - down) / 2e-5
             assert gradient[place].item() == pytest.approx(slope, abs=2e-6, rel=1e-6), (name, place)
         slopes += abs(gradient[steepest].item()) > 1e-4
-    assert slopes > 40  # nearly every parameter matters
+    assert slopes > 40  # nearly all parameters have a gradient
 
 
 def test_predicate_dropout_acts_in_training_only() -> None:
-    model = tiny_model(predicate_dropout=1 - 1e-9)  # 1 itself is refused
+    model = tiny_model(predicate_dropout=1 - 1e-9)  # 1 is the excluded upper bound
     batch = collate([BATCH[0]])
     states = model.lattice_of(batch)
     unknown = replace(BATCH[0], predicates=(0, 0, 0))
@@ -278,7 +280,7 @@ def test_an_extra_id_does_not_change_the_likelihood() -> None:
     assert likelihood(model, [example])[0] == pytest.approx(likelihood(model, [renamed])[0], abs=1e-12)
 
 
-def test_lower_precisions_stay_close_to_float64_and_give_finite_float32_scores() -> None:
+def test_lower_precisions_return_finite_float32_scores_close_to_float64() -> None:
     model = tiny_model().float()
     for examples in (PRUNED, UNPRUNED):
         assert likelihood(model, examples) == pytest.approx(likelihood(tiny_model(), examples), abs=1e-3)
@@ -294,7 +296,7 @@ def test_lower_precisions_stay_close_to_float64_and_give_finite_float32_scores()
 
 
 def after_copying(word: int, **settings: Any) -> Tensor:
-    """log p of texts that begin with the copied `word` of a name of two unknown words, 24 and 25."""
+    """Log-probabilities of texts that start with the copied `word` of a name of two unknown words, 24 and 25."""
     model = tiny_model(**settings)
     example = Example("name", (2, 24, 25, 3), (-1, 0, 0, 0), (0, 3, 3, 0), (1,), ((word, 8),))
     with torch.no_grad():
@@ -305,7 +307,7 @@ def after_copying(word: int, **settings: Any) -> Tensor:
     ("unseen_words", "copy_next", "alike"), [(0, False, True), (4, False, False), (0, True, False)]
 )
 def test_the_copied_word_decides_the_next_word(unseen_words: int, copy_next: bool, alike: bool) -> None:
-    """Else unknown words are indistinguishable, so a name of several cannot be copied."""
+    """If unknown words were indistinguishable, a name of several unknown words could not be copied."""
     settings = {"unseen_words": unseen_words, "copy_next": copy_next}
     first, second = after_copying(24, **settings), after_copying(25, **settings)
     assert torch.allclose(first - first[0], second - second[0]) == alike
@@ -319,7 +321,7 @@ def test_more_unknown_words_than_vectors_are_finite() -> None:
 
 
 def _grown_by_many_facts() -> float:
-    """The increase of peak memory in MiB when a text of 900 facts is scored."""
+    """The increase of peak memory, in MiB, by scoring a text of 900 facts."""
     model, example = tiny_model(), random_example(3, 2, [1] * 900)
     with torch.no_grad():
         model.potentials(collate([random_example(3, 2, [1] * 9)]))
@@ -329,6 +331,6 @@ def _grown_by_many_facts() -> float:
 
 
 def test_memory_does_not_grow_with_the_square_of_the_number_of_facts() -> None:
-    """The history of a text must not be copied for every fact and set at once."""
+    """The history must not be copied for every fact and set at the same time."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         assert process.submit(_grown_by_many_facts).result(timeout=120) < 400

@@ -1,4 +1,4 @@
-"""The states of a record, and their pruning by hard alignment, against enumeration."""
+"""The states of a record and their pruning by hard alignment, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from agggen.model.batch import Example, allowed_sets, collate
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import lattice
-from tests.unit.model.enumeration import distinct_sets, kept_sets, members, ordered_states, random_example
+from tests.unit.model.enumeration import distinct_sets, fitting_sets, members, ordered_states, random_example
 
 
-def test_counts_of_the_paper() -> None:
+def test_numbers_of_states_equal_the_papers() -> None:
     built = [lattice(n_predicates, 3) for n_predicates in (1, 3, 5, 7)]
     assert [(len(states.states), len(states.set_bits)) for states in built] == [(1, 1), (15, 7), (85, 25), (259, 63)]
 
@@ -42,7 +42,7 @@ def test_the_lattice_has_every_state_and_set_once(n_predicates: int, max_size: i
 
 
 def test_a_lattice_built_in_inference_mode_is_usable_in_training() -> None:
-    """The lattice is cached, and autograd rejects inference tensors."""
+    """Lattices are cached, and autograd rejects inference tensors."""
     lattice.cache_clear()
     with torch.inference_mode():
         built = lattice(3, 2)
@@ -84,10 +84,10 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
                 assert not kept
                 continue
             required, forbidden = members(item.required[fact]), members(item.forbidden[fact])
-            assert kept == kept_sets(
+            assert kept == fitting_sets(
                 len(item.predicates), max_group_size, item.max_size, required, forbidden, max_violations
             )
-            assert kept, "a fact was pruned to nothing"
+            assert kept, "all sets of a fact were pruned"
 
 
 def test_whole_texts_are_not_constrained() -> None:

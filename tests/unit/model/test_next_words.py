@@ -1,4 +1,4 @@
-"""The candidates for the next word, against the enumerated distribution."""
+"""The candidates for the next word, compared with the enumerated distribution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, collate
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.tensors import largest
-from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
+from tests.unit.model.enumeration import OTHER_WORDS, TokenwiseEmission, random_example, tiny_model
 
 
 @pytest.fixture(autouse=True)
@@ -27,28 +27,28 @@ def seeded() -> None:
 def test_candidates_are_the_most_probable_words_and_all_source_words(copy: bool, k: int, blocked: list[int]) -> None:
     model, group = tiny_model(copy=copy), frozenset({0, 2})
     example = random_example(1, 3, [2, 4, 1])
-    example = replace(example, source=(*example.source[:-1], example.source[1]))  # a word that stands at two places
+    example = replace(example, source=(*example.source[:-1], example.source[1]))  # a word that occurs twice
     hidden = torch.randn(1, 2, model.config.width, dtype=torch.float64)
     inputs = torch.tensor([[LAST, example.source[1]]])
     visible = torch.tensor([[t in group for t in example.triple]])
-    banned = torch.tensor([[[PAD] * len(blocked), blocked]]).long()  # nothing after the first
+    banned = torch.tensor([[[PAD] * len(blocked), blocked]]).long()  # no source words after the first
     with torch.no_grad():
         log_p, words, end = model.next_words(hidden, inputs, model.encode(collate([example])), visible, banned, k)
         for query, forbidden in enumerate(([], blocked)):
-            twin = EmissionTwin(model, example).next_token(hidden[0, query], int(inputs[0, query]), group)
-            assert sum(p for word, p in twin.items() if word != UNSAYABLE) == pytest.approx(1, abs=1e-12)
-            assert end[0, query].item() == pytest.approx(math.log(twin.pop(END)), abs=1e-9)
+            expected = TokenwiseEmission(model, example).next_token(hidden[0, query], int(inputs[0, query]), group)
+            assert sum(p for word, p in expected.items() if word != OTHER_WORDS) == pytest.approx(1, abs=1e-12)
+            assert end[0, query].item() == pytest.approx(math.log(expected.pop(END)), abs=1e-9)
             candidates = [
                 (word, p)
                 for word, p in zip(words[0, query].tolist(), log_p[0, query].tolist(), strict=True)
                 if p > IMPOSSIBLE / 2
             ]
-            assert len(dict(candidates)) == len(candidates), "no word twice"
+            assert len(dict(candidates)) == len(candidates), "a word is repeated"
             for word, p in candidates:
-                assert p == pytest.approx(math.log(twin[word]), abs=1e-9)
-            sayable = {w for w in twin if w not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST, *forbidden)}
+                assert p == pytest.approx(math.log(expected[word]), abs=1e-9)
+            sayable = {w for w in expected if w not in (OTHER_WORDS, PAD, UNK, CLS, SEP, FACT, LAST, *forbidden)}
             of_source = sayable & set(example.source)
-            others = sorted(sayable - of_source, key=lambda word: -twin[word])[:k]
+            others = sorted(sayable - of_source, key=lambda word: -expected[word])[:k]
             assert set(dict(candidates)) == of_source | set(others)
 
 
@@ -60,4 +60,4 @@ def test_largest_equals_topk(n: int, k: int, seed: int, ties: bool) -> None:
     top, indices = largest(values, k)
     assert torch.equal(top, values.topk(k, -1).values)
     assert torch.equal(values.gather(-1, indices), top)
-    assert all(len(set(row)) == k for row in indices.flatten(0, 1).tolist()), "no place twice"
+    assert all(len(set(row)) == k for row in indices.flatten(0, 1).tolist()), "a position is repeated"

@@ -29,7 +29,7 @@ def mask_of(*rows: list[bool]) -> Tensor:
 
 
 def test_attention_equals_its_formula() -> None:
-    """softmax(q k' / sqrt(d)) v per head."""
+    """softmax(q k^T / sqrt(d)) v per head."""
     torch.manual_seed(1)
     attention = Attention(WIDTH, HEADS).double()
     x, y = draw(1, 3, WIDTH), draw(1, 4, WIDTH, seed=1)
@@ -49,7 +49,7 @@ def test_attention_equals_its_formula() -> None:
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.integers(1, 3))
 @settings(deadline=None, max_examples=20)
 def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None:
-    """For any division of the text into pieces, each run over the caches of the pieces before it."""
+    """For any division of the text into pieces, each decoded with the caches of the previous ones."""
     model, length = decoder(layers), sum(pieces)
     x, source = draw(2, length, WIDTH), draw(2, 4, WIDTH, seed=1)
     memory, visible = model.memory_keys_values(source), mask_of([True] * 4, [True, False, True, False])
@@ -117,7 +117,7 @@ def test_a_cache_returns_the_appended_keys_and_values_in_order(pieces: list[int]
         torch.testing.assert_close(actual, expected, atol=0, rtol=0)
 
 
-def test_removing_copying_and_joining_rows_of_a_cache() -> None:
+def test_rows_of_a_cache_are_removed_copied_and_joined() -> None:
     keys, values = draw(5, HEADS, 3, 4), draw(5, HEADS, 3, 4, seed=1)
     cache = Cache.of((keys, values.clone()))
     part = Cache.gather([(cache, torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]))], spare=1)
@@ -125,7 +125,7 @@ def test_removing_copying_and_joining_rows_of_a_cache() -> None:
     order = [3, 1, 4]
     for actual, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
         assert torch.equal(actual, expected)
-    for actual, original in zip(kept(part), (keys, values), strict=True):  # a copy, which `leave` does not change
+    for actual, original in zip(kept(part), (keys, values), strict=True):  # a copy, not changed by `leave`
         assert torch.equal(actual, torch.stack((original[4][:, [2, 0]], original[1][:, [1, 1]])))
     for actual, original in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
         assert torch.equal(actual, original[[4, 4]])

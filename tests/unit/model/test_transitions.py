@@ -1,4 +1,4 @@
-"""Transition distributions against the formulas of METHOD 2 and of the paper's section 3.2, in float64."""
+"""Transition distributions in float64 against the formulas of METHOD 2 (agggen/README.md) and of paper section 3.2."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transitions import Transitions, TransitionScores, Variant
-from tests.unit.model.enumeration import TransitionTwin, ordered_states
+from tests.unit.model.enumeration import TransitionFormulas, ordered_states
 
 variants = pytest.mark.parametrize("variant", get_args(Variant))
 N_PREDICATES = 9
 
 
 def transitions(variant: Variant = "normalised", max_size: int = 3, seed: int = 0) -> Transitions:
-    """Random parameters, including the stop logits (initially zero)."""
+    """A module with random parameters, stop logits included (initially zero)."""
     generator = torch.Generator().manual_seed(seed)
     module = Transitions(N_PREDICATES, 4, max_size, variant).double()
     with torch.no_grad():
@@ -30,7 +30,7 @@ def transitions(variant: Variant = "normalised", max_size: int = 3, seed: int = 
 
 
 def score(module: Transitions, records: list[list[int]]) -> tuple[TransitionScores, Lattice]:
-    """Scores of records given as predicate ids; padding is an id that could be a predicate of a record."""
+    """The scores of records (lists of predicate ids), padded with a valid predicate id."""
     width = max(map(len, records))
     padded = torch.tensor([ids + [1] * (width - len(ids)) for ids in records])
     states = lattice(width, module.max_group_size)
@@ -49,19 +49,19 @@ def test_rows_are_softmaxes_over_the_records_predicates(variant: Variant, batch:
     module = transitions(variant)
     scores, _ = score(module, batch)
     for row, ids in enumerate(batch):
-        twin, n = TransitionTwin(module, ids), len(ids)
+        formulas, n = TransitionFormulas(module, ids), len(ids)
 
         def check(log_p: Tensor, expected: dict[int, float]) -> None:
             assert log_p.exp().tolist() == pytest.approx([expected.get(o, 0.0) for o in range(len(log_p))], abs=1e-12)
 
         for before in range(n):
-            check(scores.out[row, before], twin.p_out(before))
-            if n > 1:  # p_in to another predicate: a state holds none twice
+            check(scores.out[row, before], formulas.p_out(before))
+            if n > 1:  # a state contains no predicate twice, so p_in covers the others
                 others = [o for o in range(n) if o != before]
-                check(torch.log_softmax(scores.inside[row, before], -1), twin.p_in(before, others))
-        check(scores.inside_start[row], twin.p_in(None, range(n)))
+                check(torch.log_softmax(scores.inside[row, before], -1), formulas.p_in(before, others))
+        check(scores.inside_start[row], formulas.p_in(None, range(n)))
         if variant == "normalised":
-            check(scores.start[row], twin.p_out(None))
+            check(scores.start[row], formulas.p_out(None))
 
 
 @given(records, st.integers(1, 4))
@@ -76,7 +76,7 @@ def test_the_normalised_distribution_over_states_sums_to_one(batch: list[list[in
             assert (p_out[states.first].exp() * rest).sum().item() == pytest.approx(1, abs=1e-10)
 
 
-def test_a_record_larger_than_the_stop_table_is_normalised_too() -> None:
+def test_records_larger_than_the_stop_table_are_normalised() -> None:
     scores, states = score(transitions(max_size=2), [[o % N_PREDICATES for o in range(20)], [3, 4]])
     total = (scores.start[:, states.first] + scores.within).exp().sum(1)
     assert total.tolist() == pytest.approx([1, 1], abs=1e-9)
@@ -89,17 +89,17 @@ def test_states_equal_the_formulas(variant: Variant, batch: list[list[int]], max
     module = transitions(variant, max_size)
     scores, states = score(module, batch)
     for row, ids in enumerate(batch):
-        twin = TransitionTwin(module, ids)
+        formulas = TransitionFormulas(module, ids)
         own = set(ordered_states(len(ids), max_size))
         for state, value in zip(states.states, scores.within[row].tolist(), strict=True):
             if state in own:
-                expected = twin.p_rest(state) if variant == "normalised" else twin.p_state(state)
+                expected = formulas.p_rest(state) if variant == "normalised" else formulas.p_state(state)
                 assert value == pytest.approx(math.log(expected), abs=1e-9)
             else:
                 assert value <= IMPOSSIBLE
 
 
-def test_the_papers_transition_multiplies_the_previous_state_in_again() -> None:
+def test_the_papers_transition_includes_the_factor_of_the_previous_state() -> None:
     assert transitions("paper").node_weights(torch.tensor([3, 1]), 3).tolist() == [[2, 2, 1], [1, 1, 1]]
     assert transitions("normalised").node_weights(torch.tensor([3, 1]), 3).tolist() == [[1, 1, 1], [1, 1, 1]]
 
@@ -117,7 +117,7 @@ def test_padding_has_no_gradient() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_parameters_give_full_precision_distributions(dtype: torch.dtype) -> None:
-    """-1e9 exceeds the range of float16, so scores must be converted before they are masked."""
+    """The mask value -1e9 exceeds the range of float16, so scores must be converted first."""
     scores, states = score(transitions().to(dtype), [[2, 7, 5], [4, 2]])
     assert scores.out.dtype == scores.within.dtype == torch.float32
     total = (scores.start[:, states.first] + scores.within).exp().sum(1)

@@ -1,4 +1,4 @@
-"""Metrics of jobs: values and lifetime; errors of Ray do not reach the job."""
+"""Metrics of jobs: values, lifetime, and isolation of jobs from Ray's errors."""
 
 import logging
 import math
@@ -27,8 +27,8 @@ from tests.unit.training.toy import config_of
 CONFIG = config_of(Path("nowhere"))
 
 
-class Ray:
-    """Stands in for Ray: keeps the values, and checks labels as Ray does."""
+class FakeRay:
+    """Fake of Ray's metrics: stores the values and checks labels as Ray does."""
 
     def __init__(self) -> None:
         self.connected = True
@@ -37,7 +37,7 @@ class Ray:
 
     def instrument(self, metric: Metric) -> Any:
         def record(value: float, tags: dict[str, str]) -> None:
-            assert set(tags) == set(metric.labels), "Ray refuses other labels"
+            assert set(tags) == set(metric.labels), "Ray would refuse these labels"
             key = (metric.name.removeprefix("agggen_"), *(tags[label] for label in metric.labels))
             self.calls += 1
             self.values[key] = value + (self.values.get(key, 0.0) if metric.kind == "counter" else 0.0)
@@ -49,18 +49,18 @@ class Ray:
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ray]:
-    stand_in = Ray()
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: stand_in.connected))
-    monkeypatch.setattr(metrics, "_instrument", stand_in.instrument)
-    yield stand_in
+def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
+    fake_ray = FakeRay()
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: fake_ray.connected))
+    monkeypatch.setattr(metrics, "_instrument", fake_ray.instrument)
+    yield fake_ray
 
 
 def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "metrics"]
 
 
-def test_without_a_connected_ray_nothing_is_recorded(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_connected_ray_nothing_is_recorded(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     ray.connected = False
     with JobMetrics(run="r") as job_metrics:
         job_metrics.set("tracking_unsent_bytes", 1)
@@ -74,7 +74,7 @@ def test_without_a_connected_ray_nothing_is_recorded(ray: Ray, monkeypatch: pyte
         assert ray["tracking_unsent_bytes", "r"] == 2
 
 
-def test_gauges_are_refreshed_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gauges_are_refreshed_until_the_end(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray drops a gauge that is not refreshed."""
     monkeypatch.setattr(metrics, "_REFRESH_SECONDS", 0.01)
     with JobMetrics(run="r") as job_metrics:
@@ -88,7 +88,7 @@ def test_gauges_are_refreshed_until_the_end(ray: Ray, monkeypatch: pytest.Monkey
     assert ray.values == {("tracking_unsent_bytes", "r"): 7}
 
 
-def test_values_that_are_not_numbers_are_left_out(ray: Ray) -> None:
+def test_values_that_are_not_numbers_are_left_out(ray: FakeRay) -> None:
     with JobMetrics(run="r") as job_metrics:
         for value in (math.inf, math.nan):
             job_metrics.set("training_loss_nats", value, stage="joint", split="dev")
@@ -97,7 +97,7 @@ def test_values_that_are_not_numbers_are_left_out(ray: Ray) -> None:
     assert ray.values == {}
 
 
-def test_a_failing_ray_is_reported_once(ray: Ray, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_ray_is_reported_once(ray: FakeRay, caplog: pytest.LogCaptureFixture) -> None:
     metrics._warn_once.cache_clear()
     broken = patch.object(metrics, "_instrument", side_effect=RuntimeError("the agent is gone"))
     with caplog.at_level(logging.WARNING), broken, JobMetrics(run="r") as job_metrics:
@@ -111,12 +111,12 @@ def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> Traini
     return TrainingEvent(kind, stage, step, 100, step // 50, math.inf, values)
 
 
-def test_training_reports_its_progress(ray: Ray) -> None:
+def test_training_reports_its_progress(ray: FakeRay) -> None:
     with TrainingMetrics("r", CONFIG) as meter:
         meter.begin()
         assert 0 <= time.time() - (ray["training_checkpoint_timestamp_seconds", "r"] or 0) < 600
         assert ray["training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
-        assert ray["training_workers_wanted", "r"] is None, "training without workers"
+        assert ray["training_workers_wanted", "r"] is None, "local training must not have metrics of workers"
         meter.event(event("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
         meter.event(event("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
         meter.event(event("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
@@ -126,9 +126,9 @@ def test_training_reports_its_progress(ray: Ray) -> None:
         assert [ray["training_loss_nats", *at, split] for split in ("train", "dev")] == [3, 2.5]
 
 
-def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
+def test_repeated_updates_count_again_but_a_restart_does_not(ray: FakeRay) -> None:
     with TrainingMetrics("r", CONFIG) as meter:
-        for step in (10, 20, 30, 20, 30, 40):  # after 30 it resumed from a checkpoint at 10
+        for step in (10, 20, 30, 20, 30, 40):  # the run resumed from the checkpoint of step 10
             meter.event(event("log", step, train_loss=1.0))
         meter.event(event("log", 10, stage="baseline", train_loss=1.0))
         meter.event(event("end", 40))
@@ -137,7 +137,7 @@ def test_repeated_updates_count_again_but_a_restart_does_not(ray: Ray) -> None:
     assert ray["training_progress_ratio", "r", "joint"] == 1, "a stage may end early"
 
 
-def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
+def test_workers_and_their_restarts_and_checkpoints(ray: FakeRay) -> None:
     with TrainingMetrics("r", replace(CONFIG, cluster=ClusterConfig(workers=3))) as meter:
         meter.begin()
         assert ray["training_workers", "r"] == 0
@@ -148,7 +148,7 @@ def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
     assert [ray[f"training_{name}", "r"] for name in names] == [2, 1, 3, 600]
 
 
-def test_a_job_counts_only_its_own_work(ray: Ray) -> None:
+def test_a_job_counts_only_its_own_work(ray: FakeRay) -> None:
     shards = [
         Shard(n, "in", "a.parquet", f"{n}.parquet", (n,), 0, n * 8, 8, "in/a.parquet", ((n * 8, "in/a.parquet:1"),) * n)
         for n in range(3)
@@ -157,7 +157,7 @@ def test_a_job_counts_only_its_own_work(ray: Ray) -> None:
         meter.begin()
         at = ("generate", "generate-1")
         meter.done(FinishedShard(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)
-        assert ray["job_items", *at, "records"] is None, "an earlier run finished the shard"
+        assert ray["job_items", *at, "records"] is None, "shards that an earlier run finished must not count"
         meter.done(FinishedShard(1, Counts(records=7, texts=14, rejects=1), (), False, 1, 2.0), 1)
         meter.done(FinishedShard(2, Counts(records=8, texts=16), (), False, 0, 3.0), 0)
     assert (ray["job_shards", *at], ray["job_shards_left", *at]) == (3, 0)

@@ -1,4 +1,4 @@
-"""A new SQLite registry for each test: a copy of an empty one, whose schema takes seconds to create."""
+"""An empty SQLite registry for each test, copied from one, since creating the schema takes seconds."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty registry where everything looks for one: ``runs/mlflow.db`` of the working folder."""
+    """An empty registry at the default address ``runs/mlflow.db`` of the working folder."""
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -27,7 +27,7 @@ def store(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Bundles of three runs, which no test may change."""
+    """Bundles of three runs; tests must not change them."""
     root = tmp_path_factory.mktemp("trained")
     return [save_model(root / f"toy-{seed}" / "bundle", seed) for seed in (1, 2, 3)]
 

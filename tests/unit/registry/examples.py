@@ -1,4 +1,4 @@
-"""Tiny bundles, and reports about them, for tests of the registry."""
+"""Tiny bundles and evaluation reports for tests of the registry."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ SIGNATURE = "nrefs:3|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
 
 def empty_registry(folder: Path) -> Path:
-    """An empty registry in `folder`, to be copied; the first call creates it, which takes seconds."""
+    """The file of an empty registry in `folder`, to be copied; the first call takes seconds to create it."""
     from agggen_platform.registry.client import connect
 
     path = folder / "empty-registry.db"
@@ -37,7 +37,7 @@ def save_model(path: Path, seed: int) -> Path:
 
 
 def write_report(folder: Path, bundle: Path, bleu: float | None = 50.0, **changes: Any) -> Path:
-    """A report of `agggen evaluate` about a bundle, as far as the registry reads it.
+    """Writes the parts of a report of `agggen evaluate` that the registry reads.
 
     `changes`: of the identity (``corpus``, ``split``, ``records``, ``protocol``), of ``signature``, ``ter``, or of an
     inference setting (``inference_planner``).

@@ -1,4 +1,4 @@
-"""Admission of bundles: complete, unchanged, without other files; no code of a refused bundle is run."""
+"""Admission of bundles: complete, unchanged, without additional files; pickles in them are never run."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def own(trained: list[Path], tmp_path: Path) -> Path:
 
 
 def fix_manifest(bundle: Path, name: str) -> None:
-    """Adds a file to the manifest, as an attacker would."""
+    """Enters the present content of a file into the manifest, as an attacker could."""
     content = (bundle / name).read_bytes()
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

@@ -1,4 +1,4 @@
-"""`agggen models`, as users run it, and bundles by their addresses in the other commands."""
+"""`agggen models`, and model addresses in other commands."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_list_and_show(run: Run, three: list[Path], tmp_path: Path) -> None:
     code, out, err = run("models", "promote", "agggen/1", "--force")
     assert (code, out) == (0, "models:/agggen@champion is version 1 (before: 2)\n")
     assert err.startswith("FORCED past the metric gate: plain/bleu 50.00 against 51.00")
-    mlflow_client(registry_uri()).create_registered_model("another team's model")  # its name is no name of agggen
+    mlflow_client(registry_uri()).create_registered_model("another team's model")  # not by agggen
     code, out, _ = run("models", "list")
     rows = [line.split("\t") for line in out.splitlines()]
     assert code == 0
@@ -92,7 +92,7 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         (("models", "record", "agggen/1", "runs:/0123"), 8, "cannot be used: Run with id=0123 not found"),
         (("models", "register", "nowhere"), 3, "there is no bundle at"),
         (("models", "register", "s3:///x"), 2, "names no bucket"),
-        (("models", "register", "BUNDLE", "--to", "s3://"), 2, "names no bucket"),  # it wrote to a local folder s3:
+        (("models", "register", "BUNDLE", "--to", "s3://"), 2, "names no bucket"),  # regression: local folder "s3:"
         (("models", "list", "--registry", "http://127.0.0.1:9"), 8, "it does not answer"),
     ],
 )
@@ -103,7 +103,7 @@ def test_an_error_is_one_line(run: Run, three: list[Path], arguments: tuple[str,
 
 @pytest.fixture
 def critic(tmp_path: Path) -> Path:
-    """The included critic in a folder with a manifest, as `agggen train-critic` leaves one."""
+    """The included critic in a folder with a manifest, as written by `agggen train-critic`."""
     included_critic().save(tmp_path / "own-critic")
     write_manifest(tmp_path / "own-critic", CRITIC_FILES)
     return tmp_path / "own-critic"

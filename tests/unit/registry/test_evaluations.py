@@ -1,4 +1,4 @@
-"""Reports as evaluations of versions, and the metric gate."""
+"""Evaluations of versions from reports, and the metric gate of promotion."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -35,7 +35,7 @@ def test_a_report_is_read_as_an_evaluation(trained: list[Path], tmp_path: Path) 
     [
         (1, {}, {}, "is of another bundle"),
         (0, {"inference_ablation": "no-aggregation"}, {}, "ablation was no-aggregation, the bundle has none"),
-        (0, {"inference_seed": 7}, {}, None),  # exact plans do not depend on the seed
+        (0, {"inference_seed": 7}, {}, None),  # exact planning ignores the seed
         (0, {"inference_planner": "sample", "inference_seed": 7}, {"planner": "sample", "seed": 7}, None),
         (0, {"inference_planner": "sample", "inference_seed": 7}, {"planner": "sample", "seed": 8}, "seed was 7"),
     ],
@@ -100,7 +100,7 @@ def scored(value: float, metric: str = "plain/bleu", signature: str = "b", **cha
     ],
 )
 def test_a_candidate_must_not_be_worse(metric: str, tolerance: float, value: float, passed: bool) -> None:
-    candidate, champion = (  # of chrF, which is not compared, the candidate's is worse
+    candidate, champion = (  # chrF, which is not a gate metric, is worse
         replace(ONE, scores={metric: (score, f"m|said:literal {score:g}"), "plain/chrf": (chrf, "c")})
         for score, chrf in ((value, 1.0), (50.0, 99.0))
     )
@@ -141,7 +141,7 @@ def test_the_commands_for_missing_evaluations_are_named() -> None:
     assert "it is missing for version 2 and version 1." in both and "models:/agggen/1 --corpus CORPUS -o" in both
 
 
-def test_every_shared_evaluation_counts() -> None:
+def test_the_candidate_must_pass_all_shared_evaluations() -> None:
     champion = version(1, ONE, scored(50.0, split="test"))
     for on_test, passed in ((49.0, False), (50.0, True)):
         candidate = version(2, scored(60.0), scored(on_test, split="test"))

@@ -33,7 +33,7 @@ def champion() -> str | None:
 
 
 def damage(bundle: Path) -> bytes:
-    """Changes a byte of the weights; returns their content before."""
+    """Changes a byte of the weights; returns the original content."""
     content = (bundle / "weights.safetensors").read_bytes()
     (bundle / "weights.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     return content
@@ -88,7 +88,7 @@ def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path
         promote("agggen", "2")
 
 
-def test_each_rollback_goes_one_version_back_and_needs_its_bundle(three: list[Path]) -> None:
+def test_rollback_moves_the_alias_one_version_back_and_needs_its_bundle(three: list[Path]) -> None:
     for number in "1233":
         promoted = promote("agggen", number)
     assert promoted.note == "it is champion already"
@@ -122,7 +122,7 @@ def test_the_earlier_versions_of_an_alias(steps: list[tuple[Any, ...]], expected
     assert earlier_versions([Move("", *step) for step in steps]) == expected
 
 
-def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None:
+def test_the_history_of_an_alias_fits_into_a_database_column(three: list[Path]) -> None:
     registry = Registry()
     registry.set_alias("agggen", "champion", "1")
     moves = [Move("2026-01-01T00:00:00Z", "12"[n % 2], "21"[n % 2], gate="ä " * 900) for n in range(30)]
@@ -136,7 +136,7 @@ def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None
     assert rollback("agggen").version.number == "2"
 
 
-def test_rollback_ignores_a_move_that_was_recorded_but_not_made(three: list[Path]) -> None:
+def test_rollback_ignores_a_recorded_move_that_did_not_happen(three: list[Path]) -> None:
     promote("agggen", "1")
     promote("agggen", "2")
     with patch.object(Registry, "set_alias", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Bundles as versions: registered once, with their origin, and found by their addresses."""
+"""Registration of bundles as versions with their origin, and lookup by address."""
 
 import shutil
 import time
@@ -70,7 +70,7 @@ def test_reading_does_not_create_a_registry(store: Path) -> None:
 
 
 def test_the_schema_of_a_new_file_is_created_by_one_process_at_a_time(tmp_path: Path) -> None:
-    """Regression: the client was created, and with it the schema, before the lock was taken."""
+    """Regression: the client created the schema before the lock was acquired."""
 
     def is_locked(*_: str) -> bool:
         with locked(tmp_path / "new.db.lock", wait=False) as acquired:

@@ -1,4 +1,4 @@
-"""Small reports, with texts that need escaping in every format."""
+"""Small reports whose texts need escaping in every format."""
 
 from agggen.evaluation import Score
 from agggen.evaluation.protocols import measure
@@ -13,7 +13,7 @@ NASTY = '</style></mark><script>alert("x")</script> & <b>\x07 \ud800 | `a` \u202
 
 
 def row(number: int, size: int, wrong: int = 0, slots: bool = False, text: str = "One two three.") -> Row:
-    """A row with one fact per triple; both checks report the values of the first `wrong` triples as incomplete."""
+    """A row with one fact per triple, in which both checks find the first `wrong` values incomplete."""
     triples = [["Mill", f"p{i}", f"value {i}"] for i in range(size)]
     category = "Food" if number % 2 else "City"
     record = Record.of({"id": f"r{number}", "triples": triples, "references": [text], "category": category})

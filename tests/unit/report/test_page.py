@@ -14,7 +14,7 @@ ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
 
 
 class Page(HTMLParser):
-    """The elements of a page with their attributes, and the text inside each kind of element."""
+    """Attributes of all elements, and the text of each kind of element."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -63,7 +63,7 @@ def test_all_texts_are_escaped(slots: bool) -> None:
     assert not page.all("script") and len(page.all("style")) == 1
     assert 'alert("x")' in page.inside["mark"]
     assert ("missed: p0" in page.inside["body"]) == slots
-    html.encode("utf-8")  # no half surrogate pairs are left
+    html.encode("utf-8")  # no lone surrogates
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])

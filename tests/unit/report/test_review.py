@@ -18,7 +18,7 @@ TEXTS = ["Silicon is in period 3.", "Boron was found by Curie, who\nnever saw it
 
 
 def reviewed(path: Path, corrections: dict[str, str]) -> Path:
-    """The table with corrections by record, saved with semicolons and without byte order mark, as by a spreadsheet."""
+    """Writes the table with `corrections` by record id, with semicolons and without BOM like spreadsheets."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     with path.with_name("done.csv").open("w", encoding="utf-8", newline="") as file:

@@ -1,4 +1,4 @@
-"""The sections of a report, against the metrics' own modules."""
+"""The sections of a report, compared with the modules of the metrics."""
 
 import math
 from collections.abc import Sequence
@@ -28,14 +28,13 @@ def checked(
 
 
 def faithfulness(rows: Sequence[Row]) -> dict[str, Score]:
-    """The scores of the section."""
     values = read_values([row.record for row in rows], [row.text for row in rows])
     measures = sections.faithfulness(rows, values.statistics, 0).measures
     return {measure.name: measure.score for measure in measures if measure.score}
 
 
-def test_plans_may_omit_predicates_and_a_measure_that_may_be_undefined_in_a_sample_has_no_interval() -> None:
-    """Tau is defined for only one of the two records; the references omit c."""
+def test_plans_may_omit_predicates_and_measures_undefined_for_a_record_have_no_interval() -> None:
+    """Tau is defined for one of the two records; the references omit predicate c."""
     predicted, references = [Plan.parse("[a b c]"), Plan.parse("[a] [b c]")], [[Plan.parse("[a] [b]")]] * 2
     section = sections.plans("plans", "Plans", predicted, references, 0, predicates=[("a", "b", "c")] * 2)
     assert section and all(measure.score for measure in section.measures)
@@ -64,7 +63,7 @@ def test_both_checks_name_the_values_that_a_text_lacks() -> None:
     silent, half = checked([MAYOR] * 2, ["Rome is in Italy.", "Rome in Italy is led by Ann Black."])
     assert (silent.not_whole, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
     assert "black" in silent.unmentioned["leader"] and silent.scores == {"bleu": 7.0}
-    assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), "two words of three are lenient's alone"
+    assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), "lenient accepts 2 of 3 words"
 
 
 def test_values_faults_and_hallucinations_are_measured_separately() -> None:
@@ -89,14 +88,14 @@ def test_a_lexicon_is_used_and_named_in_the_signature() -> None:
     assert result.signature.endswith("|lexicon:3 variants|triples:2|said:literal 0,rule 0,lexicon 2,phrase 0")
 
 
-def test_a_fault_outside_the_facts_leaves_a_text_unfulfilled() -> None:
+def test_a_text_with_a_fault_outside_the_facts_is_not_fulfilled() -> None:
     texts = ["Rome in Italy is led by Ann Mary Black.", "Rome in Italy is led by Ann Mary Black of Oslo."]
     facts = [[WrittenFact(0, len(text), ("country", "leader"), ())] for text in texts]
     fulfilled = faithfulness(checked([MAYOR] * 2, texts, facts))["fulfilled"]
     assert fulfilled.value == 0.5 and "(strict)" in fulfilled.signature
 
 
-def test_group_sizes_of_references_come_from_plans_or_rules() -> None:
+def test_group_sizes_of_references_are_those_of_plans_or_rules() -> None:
     planned = RECORDS[:5]
     plans = [reference.plan for record in planned for reference in record.references if reference.plan]
     sizes, source = reference_groups(planned, segmenter("clauses"))

@@ -26,7 +26,7 @@ def toy_table(folder: Path) -> Table:
 
 
 def example_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, ...] = ()) -> Table:
-    """A table of our systems and two published ones, one of which has the name of one of ours."""
+    """A table of our systems and two published ones, one with the name of one of ours."""
     published = (
         Published("Elsewhere", {"bleu": 61.5, "chrf": 70.25}, "Somebody 2020"),
         Published("AggGen", {"bleu": 58.5}, "The paper, table 1", 3),
@@ -36,7 +36,7 @@ def example_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, .
 
 
 def toy_record(system: str = "agggen", seed: int = 1, bleu: float = 50.0, chrf: float | str = 60.0) -> RunRecord:
-    """A record of the toy table; a text instead of a number is the reason why it is missing."""
+    """A record of the toy table; a string instead of a score is the reason why it is missing."""
     scores = {
         f"plain/{name}": Score(value, (value - 1, value + 1), f"{name}|v1")
         if isinstance(value, float)

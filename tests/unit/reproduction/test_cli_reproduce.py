@@ -1,4 +1,4 @@
-"""`agggen reproduce` as users run it."""
+"""The command `agggen reproduce`."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_shipped_and_published_numbers_are_shown_together(run: Run) -> None:
     assert ["AggGen", "58.74", "[2]"] in rows and ["Transformer", "61.36 ± 0.34", "ours, n=3"] in rows
 
 
-def test_a_table_is_made_from_the_records_of_a_folder(run: Run, tmp_path: Path) -> None:
+def test_a_table_is_built_from_the_records_of_a_folder(run: Run, tmp_path: Path) -> None:
     write_record(tmp_path / "runs", TABLES["toy"], toy_record(bleu=57.25))
     _, out, _ = run("reproduce", "toy", "--runs", "runs")
     assert cells(out)[3] == ["AggGen", "57.25", "60.00", "ours, n=1"]

@@ -1,4 +1,4 @@
-"""The tables: what they are made of, run records on disk and those that ship, and rows of comparable records."""
+"""Tables: recipes, run records on disk and shipped ones, rows of comparable records."""
 
 import json
 from dataclasses import replace
@@ -36,7 +36,7 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
     assert all(set(line.scores) == columns for line in table.system_rows)
     assert {line.system for line in table.system_rows} == {system.key for system in table.systems}
     ours_too = {system.system for system in table.published} & {line.name for line in table.system_rows}
-    assert ours_too or table.name in ("webnlg-3.0", "webnlg-unseen", "elements")  # the paper has no numbers of them
+    assert ours_too or table.name in ("webnlg-3.0", "webnlg-unseen", "elements")  # not in the paper
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_records_are_read_back_as_written(tmp_path: Path) -> None:
         path = write_record(tmp_path, TABLE, record)
         assert path == tmp_path / "records" / "toy" / f"{record.system}-{record.seed}.json"
     (path.parent / ".agggen-2.json.1234abcd.tmp").touch()
-    assert records_of(TABLE, tmp_path) == [records[2], records[0], records[1]], "by system, then seed"
+    assert records_of(TABLE, tmp_path) == [records[2], records[0], records[1]], "not sorted by system, then seed"
 
 
 @pytest.mark.parametrize(

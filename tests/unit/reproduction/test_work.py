@@ -1,4 +1,4 @@
-"""Reproducing a table: training, one evaluation of each system, records; resumption and refusals."""
+"""Reproduction of a table: trainings, evaluations, records; resumption and refusals."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def reproduce(table: Table, runs: Path, *overrides: str, seeds: Sequence[int] = 
 
 @pytest.fixture(scope="module")
 def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
-    """The folder of runs with two seeds, and the log, which also has the splits that were read."""
+    """The folder of runs of two seeds, and the log, which includes the splits that were read."""
     runs, log, load = tmp_path_factory.mktemp("runs"), list[str](), data.load_dataset
 
     def logged(source: object, *, splits: Sequence[str] | None, **more: object) -> Dataset:
@@ -48,14 +48,14 @@ def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         for module in (evaluation, data):
             patch.setattr(module, "load_dataset", logged)
-        patch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, which takes no time
+        patch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, so that nothing is logged
         work.reproduce(table, runs, (1, 2), (), False, log.append)
         yield runs, log
 
 
 @pytest.fixture
 def runs(finished: tuple[Path, list[str]], tmp_path: Path) -> Path:
-    """A copy of the two seeds' folder."""
+    """A copy of the folder `finished`."""
     shutil.copytree(finished[0], tmp_path / "runs")
     return tmp_path / "runs"
 
@@ -80,7 +80,7 @@ def path_of(runs: Path, name: str) -> Path:
 # --- trainings and records -----------------------------------------------------------------------------------------
 
 
-def test_each_seed_is_two_trainings_and_a_record_of_each_system(finished: tuple[Path, list[str]], table: Table) -> None:
+def test_each_seed_has_two_trainings_and_a_record_per_system(finished: tuple[Path, list[str]], table: Table) -> None:
     runs, log = finished
     assert [line.split()[0] for line in log if line.startswith(("Run ", "Trained in"))] == ["Run", "Trained"] * 4
     records = records_of(table, runs)
@@ -88,7 +88,7 @@ def test_each_seed_is_two_trainings_and_a_record_of_each_system(finished: tuple[
     agggen = load_bundle(runs / "toy-agggen-1" / "bundle")
     assert agggen.sources["start"] == fingerprint(runs / "toy-transformer-1" / "bundle")
     assert [row[-1] for row in rows_of(compare(table, records))[3:]] == ["ours, n=2"] * len(SYSTEMS)
-    # the test split is read once per system, after both trainings
+    # once per system, after both trainings
     first = log[: log.index("Run toy-transformer-2")]
     joint = next(number for number, line in enumerate(first) if line.startswith("joint model: update"))
     assert "read test" not in first[:joint]
@@ -135,7 +135,7 @@ def test_a_student_learns_from_texts_of_all_teachers(runs: Path, table: Table, m
 def test_a_new_default_of_inference_needs_no_training(
     runs: Path, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finished runs are kept, and the systems are evaluated with the new default."""
+    """Finished runs are reused, and evaluated with the new default."""
     preset = json.loads(Path(table.recipe.preset).read_text())
     preset["inference"]["plan_weight"] = 0.125
     changed = tmp_path / "changed.json"
@@ -171,7 +171,7 @@ def test_after_a_kill_between_report_and_record_it_resumes_at_the_record(
 # --- refusals ------------------------------------------------------------------------------------------------------
 
 
-def test_another_bundle_under_a_record_is_refused_and_fresh_replaces_it(runs: Path, table: Table) -> None:
+def test_a_record_of_another_bundle_is_refused_and_replaced_by_fresh(runs: Path, table: Table) -> None:
     bundle, other = runs / "toy-agggen-1" / "bundle", runs / "toy-agggen-2" / "bundle"
     shutil.rmtree(bundle)
     shutil.copytree(other, bundle)
@@ -185,7 +185,7 @@ def test_another_bundle_under_a_record_is_refused_and_fresh_replaces_it(runs: Pa
 def test_a_second_call_does_nothing_and_refuses_another_recipe(runs: Path, table: Table, no_work: None) -> None:
     with pytest.raises(ConfigError, match=r"transformer-1\.json .* recipe is .* 'model\.dropout=0\.5'\) now"):
         reproduce(table, runs, "model.dropout=0.5")
-    log = reproduce(table, runs, "training.threads=2", seeds=(1, 2))  # only another machine
+    log = reproduce(table, runs, "training.threads=2", seeds=(1, 2))  # a different machine is allowed
     assert log == [f"toy, seed {seed}: all {len(SYSTEMS)} records exist" for seed in (1, 2)]
 
 

@@ -1,4 +1,4 @@
-"""The cache of facts: entries survive concurrent processes; a damaged entry is a miss."""
+"""The cache of facts: shared by concurrent processes; damaged entries are misses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FACTS = {text: cut(text, [text.index("End")]) for text in TEXTS}
 
 
 def use(folder: Path, barrier: Barrier, start: int) -> None:
-    """Creates many caches at the same time as other processes, then fills one together with them."""
+    """Creates caches concurrently with other processes, then fills one of them."""
     for number in range(60):
         barrier.wait(60)
         created = FactCache(folder / str(number), "x")

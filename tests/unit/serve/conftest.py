@@ -1,4 +1,4 @@
-"""Fixtures of the endpoint's tests: a tiny bundle over the corpus `elements`, and an engine in this process."""
+"""Fixtures for tests of the endpoint: a tiny bundle of the corpus `elements`, and an engine in this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.serve.stub_engine import StubEngine
 
 
 def save_tiny_model(path: Path, seed: int = 5) -> Path:
-    """Saves a bundle with random weights, predicates of `elements` and groups of at most 3; its texts are nonsense."""
+    """Saves a bundle with random weights, predicates of `elements` and groups of at most 3."""
     return save_tiny_bundle(
         path,
         list(elements_records("dev")),
@@ -38,13 +38,13 @@ def save_tiny_model(path: Path, seed: int = 5) -> Path:
 
 @pytest.fixture(scope="session")
 def library(bundle: Path) -> Generator:
-    """The tiny bundle's generator, without an endpoint around it."""
+    """The tiny bundle's generator without an endpoint."""
     return load_bundle(bundle).generator()
 
 
 @pytest.fixture(scope="session")
 def serve_config(bundle: Path) -> ServeConfig:
-    """The configuration of an endpoint of the tiny bundle; a batch does not wait for more records."""
+    """The configuration of an endpoint of the tiny bundle, without batching delay."""
     return ServeConfig(str(bundle), batch=BatchConfig(wait_ms=0))
 
 
@@ -60,7 +60,7 @@ def generator(serve_config: ServeConfig) -> GeneratorReplica:
 
 @pytest.fixture
 def engine(planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> HandleEngine:
-    """The endpoint's own planner and generator in this process, with the tiny bundle."""
+    """The endpoint's engine with planner and generator in this process."""
     return HandleEngine(LocalHandle(planner), LocalHandle(generator), serve_config)
 
 
@@ -72,7 +72,6 @@ def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
 
 @pytest.fixture
 def endpoint(engine: HandleEngine) -> Iterator[str]:
-    """The URL of an endpoint with the tiny bundle."""
     config = ServeConfig("bundle", http=HttpConfig(port=free_ports(1)[0]))
     with running(api(engine, config), config) as url:
         yield url

@@ -1,4 +1,4 @@
-"""HTTP and ASGI calls of applications in this process, asynchronous tests, and example records."""
+"""HTTP and ASGI calls to applications in this process, asynchronous tests, example records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
 CONFIG = ServeConfig(bundle="toy")
 
-LONG = 60.0  # seconds; more than any test takes
+LONG = 60.0  # seconds; the limit of each test
 
 
 def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs a test in a new event loop, for at most `LONG` seconds."""
+    """Decorator that runs a coroutine test in a new event loop, for at most `LONG` seconds."""
 
     @wraps(test)
     def run(**fixtures: Any) -> None:
@@ -41,7 +41,7 @@ class Ask:
         self.app = app
 
     def __call__(self, address: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
-        """The response to a request, whose arguments are those of httpx."""
+        """Sends a request with httpx's keyword arguments; returns the response."""
 
         async def response() -> httpx.Response:
             async with client(self.app) as http:
@@ -57,12 +57,12 @@ class Ask:
 
 
 def limited(engine: Any, **limits: float) -> Ask:
-    """Requests to an endpoint with these limits."""
+    """Sends requests to an endpoint with these limits."""
     return Ask(api(engine, ServeConfig(bundle="toy", limits=LimitsConfig(**limits))))
 
 
 def issue(file: Path, name: str) -> str:
-    """A new key, whose line is added to the file."""
+    """Creates a key and appends its line to the keys file; returns the secret."""
     key, line = new_key(name)
     add_key(file, line)
     return key
@@ -79,7 +79,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def client(app: ASGIApp) -> httpx.AsyncClient:
-    """An HTTP client of the application; it raises what the application raises."""
+    """An HTTP client of the application, which propagates its exceptions."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 
@@ -90,7 +90,7 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 def scope(path: str = "/v1/generate", headers: Mapping[str, str | bytes] = MappingProxyType({})) -> Scope:
-    """A POST request's scope with the path's media type, for calls in which the test is the server."""
+    """The ASGI scope of a POST request with the path's media type."""
     kind = NDJSON if path.endswith("stream") else JSON
     pairs = {"host": "localhost", **kind, **headers}.items()
     lines = [(name.lower().encode(), value if isinstance(value, bytes) else value.encode()) for name, value in pairs]
@@ -98,7 +98,7 @@ def scope(path: str = "/v1/generate", headers: Mapping[str, str | bytes] = Mappi
 
 
 class Server:
-    """The server's end of a request: messages `sent` by the application and `incoming` for it."""
+    """The ASGI server's side of a request: messages `sent` by and `incoming` for the application."""
 
     def __init__(self, *messages: Message) -> None:
         self.sent: list[Message] = []
@@ -113,7 +113,7 @@ class Server:
         self.sent.append(message)
 
     def status_of(self, app: ASGIApp, scope: Scope) -> int:
-        """The status with which the application answers this request."""
+        """The status of the application's response."""
         asyncio.run(asyncio.wait_for(app(scope, self.receive, self.send), 20))
         return int(self.sent[0]["status"])
 
@@ -123,12 +123,11 @@ class Server:
 
 
 def part(body: bytes, more: bool = True) -> Message:
-    """A piece of a request's body."""
+    """An ASGI message with a part of a request body."""
     return {"type": "http.request", "body": body, "more_body": more}
 
 
 def problem(response: httpx.Response) -> dict[str, Any]:
-    """The members of a problem+json answer."""
     assert response.headers["content-type"] == "application/problem+json"
     members: dict[str, Any] = response.json()
     assert members["status"] == response.status_code

@@ -1,4 +1,4 @@
-"""A stub engine that fails, waits or raises on demand."""
+"""A stub of the engine that fails, waits or raises on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serve.engine import Failure, Job, ModelCard, Result, Text
 
 
 def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
-    """Settings of a job that replace those of the bundle."""
+    """A job's settings function that ignores the bundle's settings."""
     return lambda own: config
 
 
@@ -26,17 +26,17 @@ CARD = ModelCard(
 
 
 class StubEngine:
-    """Answers each record with its id; `failures` by id, `error` for whole calls, `hold` keeps calls waiting."""
+    """Answers each record with its id. `failures`: by id; `error`: of all calls; calls wait for `hold`."""
 
     def __init__(self) -> None:
         self.failures: dict[str, Failure] = {}
         self.error: Exception | None = None
         self.served = CARD
-        self.models: dict[str, str] = {}  # by id: the fingerprint in the answer, if not that of `served`
+        self.models: dict[str, str] = {}  # fingerprints by record id, if different from `served`
         self.hold: asyncio.Event | None = None
         self.calls: list[list[Any]] = []
         self.seconds: list[float] = []  # the deadline of each call
-        self.begun = self.cancelled = 0  # numbers of records
+        self.begun = self.cancelled = 0  # counts of records
 
     async def _called(self, work: Sequence[Any], seconds: float) -> None:
         self.calls.append(list(work))

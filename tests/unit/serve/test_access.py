@@ -1,4 +1,4 @@
-"""Access and admission: keys, host names, sizes of bodies, concurrent requests."""
+"""Access and admission: keys, host names, body sizes, concurrent requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def key(file: Path) -> str:
 
 @pytest.fixture
 def keyed(stub: StubEngine, file: Path, key: str) -> Ask:
-    """An endpoint that listens on all interfaces and requires keys."""
+    """Sends requests to an endpoint that listens on all interfaces and requires keys."""
     settings = SecurityConfig(keys_file=str(file))
     return Ask(api(stub, ServeConfig(bundle="b", http=HttpConfig(host="0.0.0.0"), security=settings)))
 
@@ -69,7 +69,7 @@ def test_a_request_without_a_valid_key_gets_401_before_its_body_is_read(
         assert problem(response)["status"] == 401 and key not in response.text
         assert response.headers["www-authenticate"].startswith('Bearer realm="agggen"')
     assert keyed("/v1/model", "GET", headers=sent).status_code == 401
-    assert Server().status_of(keyed.app, scope(headers=sent)) == 401  # no byte of the body arrives
+    assert Server().status_of(keyed.app, scope(headers=sent)) == 401  # the body never arrives
     assert not stub.calls
 
 
@@ -118,7 +118,7 @@ def test_a_request_without_a_host_or_with_two_is_refused(ask_stub: Ask, hosts: l
 
 
 def test_cross_origin_requests_are_refused(ask_stub: Ask, stub: StubEngine) -> None:
-    """A browser sends these media types without a preflight request; all others need one, which is refused."""
+    """Browsers send these media types without a preflight request; the preflight of others is refused."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         headers = {"Origin": "http://evil.example", "Content-Type": kind}
         assert ask_stub(headers=headers, content=b'{"records": []}').status_code == 415
@@ -154,7 +154,7 @@ def test_invalid_headers_are_refused_before_the_body_arrives(
 @pytest.mark.parametrize(
     ("body", "limits", "status"),
     [
-        ([b" " * 99, b"xx"], {"body_bytes": 100}, 413),  # the rest of the body is not waited for
+        ([b" " * 99, b"xx"], {"body_bytes": 100}, 413),  # the body never ends
         ([b'{"records"'], {"deadline_s": 0.05}, 504),
     ],
     ids=["long", "late"],
@@ -177,7 +177,7 @@ async def test_streams_are_received_ahead_within_their_limits() -> None:
     bodies = [StreamBody(server.receive, buffer) for server in servers]
     receiving = [asyncio.create_task(body.receive()) for body in bodies]
     await until(lambda: buffer.waiting == 60)
-    for server in servers:  # neither body was read, so the buffer has no room for more
+    for server in servers:  # the buffer is full, since neither body was read
         server.incoming.put_nowait(part(b"c", more=False))
     await asyncio.wait(receiving, timeout=0.05)
     for body in bodies:
@@ -190,7 +190,7 @@ async def test_streams_are_received_ahead_within_their_limits() -> None:
         task.cancel()
 
 
-def test_a_stream_above_its_size_limit_ends_with_too_large(stub: StubEngine) -> None:
+def test_a_stream_above_its_size_limit_ends_with_the_error_too_large(stub: StubEngine) -> None:
     body = pieces(b" " * 150, b" " * 60)
     response = limited(stub, **SMALL)("/v1/generate:stream", content=body, headers=NDJSON)
     assert '"end"' in response.text and "too-large" in response.text

@@ -1,4 +1,4 @@
-"""The HTTP interface: requests reach the engine, its results the client, and invalid options are named."""
+"""The HTTP interface: valid requests and their responses, invalid options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.serve.stub_engine import StubEngine
 
 def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
     human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
-    # The untrained model finds no words that pass the strict check.
+    # No text of an untrained model passes the strict check.
     planned, by_plan = ask.answers("generate", SILICON, human, n_best=2, verify="off")
     assert [(a["index"], a["id"], a["status"]) for a in (planned, by_plan)] == [(0, "Si", "ok"), (1, "h", "ok")]
     assert len(planned["texts"]) == 2
@@ -73,7 +73,7 @@ def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
     ("row", "reason"),
     [
         ({"id": "4", "subject": "Silicon", "predicate": "symbol", "object": "Si"}, "is one triple, not a record"),
-        # Flattening repeats the outer key for each inner value: 60,000 values below a long key would fill the memory.
+        # Flattening repeats the outer key for each of 60,000 inner values, which would exhaust memory.
         ({"x" * 100_000: {str(number): "1" for number in range(1000)}}, "without `triples`, at most 16000"),
     ],
     ids=["triple", "size"],
@@ -93,7 +93,7 @@ def test_plans_come_with_probabilities_best_first(ask: Ask) -> None:
     (answer,) = ask.answers("plan", SILICON, k=4)
     probabilities = [plan["probability"] for plan in answer["plans"]]
     assert probabilities == sorted(probabilities, reverse=True)
-    assert sum(probabilities) == pytest.approx(1.0)  # two triples have four plans
+    assert sum(probabilities) == pytest.approx(1.0)  # all plans of two triples
     assert [math.log(p) for p in probabilities] == pytest.approx([plan["log_probability"] for plan in answer["plans"]])
     (apart,) = ask.answers("plan", SILICON, level=1, k=4)
     assert {plan["plan"] for plan in apart["plans"]} == {"[symbol] [category]", "[category] [symbol]"}
@@ -181,12 +181,12 @@ def test_options_reach_the_engine_and_default_to_those_of_the_model(ask_stub: As
     assert (config.level, config.plans, config.planner, config.ablation) == (2, 7, "two-stage", "random-order")
     assert (config.beam.beam, config.seed, config.verify) == (4, 9, "off")
     assert (default.n_best, default.complete, default.plan) == (1, False, None)
-    for own in (stub.served.inference, InferenceConfig(plans=2, plan_weight=0.5)):  # whichever bundle answers
+    for own in (stub.served.inference, InferenceConfig(plans=2, plan_weight=0.5)):  # for any bundle
         assert default.settings(own) == own
 
 
 @pytest.mark.parametrize(
-    ("address", "options", "field", "says"),
+    ("address", "options", "field", "message"),
     [
         ("/v1/generate", {"verify": "retry"}, "options.verify", "'strict' or 'off'"),
         ("/v1/generate", {"n_best": 11}, "options.n_best", "at most 10"),
@@ -203,12 +203,12 @@ def test_options_reach_the_engine_and_default_to_those_of_the_model(ask_stub: As
     ],
 )
 def test_the_problem_names_an_invalid_option(
-    ask_stub: Ask, stub: StubEngine, address: str, options: dict[str, Any], field: str, says: str
+    ask_stub: Ask, stub: StubEngine, address: str, options: dict[str, Any], field: str, message: str
 ) -> None:
     response = ask_stub(address, json={"records": [SILICON], "options": options})
     refused = problem(response)
     assert (response.status_code, refused["field"], refused["retryable"]) == (422, field, False)
-    assert says in refused["detail"]
+    assert message in refused["detail"]
     assert not stub.calls
 
 
@@ -228,12 +228,12 @@ def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "longest", "granted"),
+    ("requested", "longest", "granted"),
     [(None, 600.0, 60.0), ("5", 600.0, 5.0), ("9999", 600.0, 600.0), (None, 20.0, 20.0)],
 )
-def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, longest: float, granted: float) -> None:
-    """Regression: the default deadline could be longer than the longest deadline."""
-    headers = {} if asked is None else {"X-Deadline-Seconds": asked}
+def test_a_deadline_is_bounded(stub: StubEngine, requested: str | None, longest: float, granted: float) -> None:
+    """Regression: the default deadline could exceed the longest deadline."""
+    headers = {} if requested is None else {"X-Deadline-Seconds": requested}
     limited(stub, longest_deadline_s=longest)(json={"records": [SILICON]}, headers=headers)
     assert stub.seconds == [pytest.approx(granted, rel=0.2)]
 
@@ -241,7 +241,7 @@ def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, longest: flo
 # --- the model and the document -------------------------------------------------------------------------------------
 
 
-def test_the_model_is_described_with_this_servers_limits(ask_stub: Ask) -> None:
+def test_the_model_card_has_the_limits_of_the_server(ask_stub: Ask) -> None:
     card = ask_stub("/v1/model", "GET").json()
     assert (card["fingerprint"], card["largest_group"], card["inference"]["plans"]) == ("ab12", 3, 5)
     assert (card["predicates"], card["predicate_names"]) == (2, ["category", "symbol"])

@@ -64,8 +64,8 @@ def test_the_deadline_also_limits_the_wait_for_the_model_card(ask_stub: Ask, stu
 
 
 @pytest.mark.parametrize("name", ["generate", "plan", "generate:stream"])
-def test_each_answer_names_the_bundle_that_gave_it(ask_stub: Ask, stub: StubEngine, name: str) -> None:
-    """During an update, a request may get answers of both bundles."""
+def test_each_answer_names_the_bundle_that_generated_it(ask_stub: Ask, stub: StubEngine, name: str) -> None:
+    """During an update, a response may have answers of both bundles."""
     stub.models["b"] = "cd34"
     if name.endswith("stream"):
         body = "\n".join(map(json.dumps, records("a", "b", "c")))
@@ -121,7 +121,7 @@ def test_a_repeated_id_is_an_error_that_names_the_first_record(ask_stub: Ask) ->
         (7, None),
     ],
 )
-def test_an_invalid_record_fails_alone_and_names_its_field(ask_stub: Ask, record: Any, field: str | None) -> None:
+def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: Any, field: str | None) -> None:
     def response_to(*records: Any) -> httpx.Response:
         return ask_stub(content=json.dumps({"records": records}), headers=JSON)
 
@@ -134,7 +134,7 @@ def test_an_invalid_record_fails_alone_and_names_its_field(ask_stub: Ask, record
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "says"),
+    ("body", "status", "message"),
     [
         (b"", 400, "empty"),
         (b"  \n", 400, "empty"),
@@ -163,10 +163,10 @@ def test_an_invalid_record_fails_alone_and_names_its_field(ask_stub: Ask, record
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_an_invalid_body_is_refused(ask_stub: Ask, body: bytes, status: int, says: str) -> None:
+def test_an_invalid_body_is_refused(ask_stub: Ask, body: bytes, status: int, message: str) -> None:
     response = ask_stub(content=body, headers=JSON)
     assert response.status_code == status
-    assert says in problem(response)["detail"]
+    assert message in problem(response)["detail"]
 
 
 @pytest.mark.parametrize("blanks", [0, 50_000], ids=["small", "large"])  # large bodies are parsed in a thread
@@ -176,14 +176,14 @@ def test_json_may_have_a_byte_order_mark_and_blanks(ask_stub: Ask, blanks: int) 
 
 
 def test_a_large_body_that_is_nested_deeply_is_refused(ask_stub: Ask) -> None:
-    """Regression: a depth at which the thread's parser still succeeds ended in status 500."""
+    """Regression: status 500 at depths that the parser accepts in a thread."""
     for depth in (*range(900, 1000, 4), 60_000):
         body = '{"records": [{"triples": [["a", "b", ' + "[" * depth + "]" * depth + "]]}]}" + " " * 40_000
         assert ask_stub(content=body, headers=JSON).status_code in (400, 422)
 
 
-def test_an_error_quotes_only_a_part_of_an_unknown_name(ask_stub: Ask) -> None:
-    """Regression: the field was the name with all its megabytes, and comparing it with the valid names took seconds."""
+def test_an_error_quotes_only_the_start_of_an_unknown_name(ask_stub: Ask) -> None:
+    """Regression: an unknown name of megabytes was quoted in full and compared with all valid names."""
     name = "triples" * 500_000
     for body in ({"records": records("a"), name: 1}, {"records": [SILICON | {name: 1}]}):
         response = ask_stub(json=body)

@@ -145,7 +145,7 @@ def test_a_failed_call_of_the_engine_fails_only_its_own_records(stub: StubEngine
 
 
 class SlowServer(Server):
-    """The server's end of a request whose client reads one part of the answer for each release of `reads`."""
+    """The ASGI server of a client that reads one part of the response for each release of `reads`."""
 
     reads: asyncio.Semaphore
 
@@ -155,12 +155,11 @@ class SlowServer(Server):
 
 
 def started(app: ASGIApp, server: Server, name: str = "generate:stream") -> asyncio.Future[None]:
-    """Starts a request to the application."""
     return asyncio.ensure_future(app(scope(f"/v1/{name}"), server.receive, server.send))
 
 
 def parts(count: int, more: bool = False) -> list[Message]:
-    """A record a part; `more`: the body is not complete."""
+    """Messages with one record each; with `more`, the body is incomplete."""
     return [*(part(line(i)) for i in range(count)), *([] if more else [part(b"", more=False)])]
 
 

@@ -1,4 +1,4 @@
-"""The batcher: every item gets exactly one answer in time, and a failing item fails no other."""
+"""The batcher: each item gets exactly one answer in time, independently of failing items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.serve.http_calls import LONG, asynchronous, until
 
 
 class Doubling(Batcher[int, int]):
-    """Doubles numbers in batches of at most 8, which do not wait to fill, and records its batches."""
+    """A batcher without delay that doubles numbers in batches of at most 8 and records the batches."""
 
     def __init__(
         self, traits: Callable[[int], Traits] = lambda item: Traits(), meters: Metrics | None = None, **config: float
@@ -44,8 +44,8 @@ class Doubling(Batcher[int, int]):
             raise RuntimeError("a secret")
         return [Failure("record", "odd") if item == 13 else 2 * item for item in items]
 
-    async def held(self, item: int = 1) -> asyncio.Task[Any]:
-        """A call whose batch is in progress until `free` is set."""
+    async def call_in_progress(self, item: int = 1) -> asyncio.Task[Any]:
+        """Starts a call whose batch is in progress until `free` is set."""
         self.free.clear()
         call = self.call(item)
         await asyncio.to_thread(self.begun.wait, LONG)
@@ -73,7 +73,7 @@ async def test_calls_share_full_batches_that_one_other_thread_processes() -> Non
 @asynchronous
 async def test_a_full_queue_refuses_items_until_it_has_room() -> None:
     batcher = Doubling(records=1, queue=2)
-    first, second = await batcher.held(), batcher.call(2, 3, 4)
+    first, second = await batcher.call_in_progress(), batcher.call(2, 3, 4)
     await asyncio.sleep(0)
     assert batcher.load == 3
     (refused,) = await batcher.submit([5], LONG)
@@ -86,7 +86,7 @@ async def test_a_full_queue_refuses_items_until_it_has_room() -> None:
 @asynchronous
 async def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> None:
     batcher = Doubling(records=1)
-    first = await batcher.held()
+    first = await batcher.call_in_progress()
     assert not batcher.stuck(LONG) and batcher.stuck(0)
     assert codes(await batcher.submit([2, 3], 0.02)) == ["deadline"] * 2
     assert codes(await batcher.submit([4], 0)) == ["deadline"]
@@ -94,7 +94,7 @@ async def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> 
     cancelled, waiting = batcher.call(5, 6), batcher.call(7)
     await asyncio.sleep(0)
     cancelled.cancel()
-    first.cancel()  # even in the middle of its batch
+    first.cancel()  # even if its batch is in progress
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     batcher.free.set()
@@ -109,7 +109,7 @@ async def test_work_is_abandoned_after_its_last_caller_was_cancelled() -> None:
 
     def work(kind: str, items: Sequence[int]) -> list[int]:
         nonlocal checks
-        while 0 in items:  # until it is abandoned
+        while 0 in items:  # until all callers are cancelled
             checks += 1
             time.sleep(0.01)
             batcher.raise_if_abandoned()
@@ -120,14 +120,14 @@ async def test_work_is_abandoned_after_its_last_caller_was_cancelled() -> None:
     await until(lambda: checks)
     first.cancel()
     before = checks
-    await until(lambda: checks >= before + 5)  # one caller is left
+    await until(lambda: checks >= before + 5)  # one caller is still waiting
     second.cancel()
     assert await batcher.submit([1], LONG) == [1]
     assert batcher.failed_in_a_row == 0
 
 
 @asynchronous
-async def test_a_failing_item_fails_alone_and_without_details(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_item_fails_without_the_others_and_without_details(caplog: pytest.LogCaptureFixture) -> None:
     batcher = Doubling(records=100)
     answers = await batcher.submit([*range(1, 13), -1, *range(14, 50)], LONG)
     assert codes(answers) == [*range(2, 26, 2), "internal", *range(28, 100, 2)]
@@ -138,7 +138,7 @@ async def test_a_failing_item_fails_alone_and_without_details(caplog: pytest.Log
 @asynchronous
 async def test_missing_answers_of_a_batch_are_failures() -> None:
     batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
-    assert await batcher.submit([1, 2], LONG) == [1, 1]  # item by item, there is one answer for each
+    assert await batcher.submit([1, 2], LONG) == [1, 1]  # retried item by item
     broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
     assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
     assert broken.failed_in_a_row == 2
@@ -166,7 +166,7 @@ async def test_items_share_a_batch_according_to_their_measures(
 @asynchronous
 async def test_a_batch_has_the_oldest_item_and_those_nearest_in_length() -> None:
     batcher = Doubling(lambda item: Traits(length=item), records=3)
-    calls = [await batcher.held(100)]
+    calls = [await batcher.call_in_progress(100)]
     for items in ([200], [10, 11, 12], [210], [9], [190]):
         calls.append(batcher.call(*items))
         await asyncio.sleep(0)
@@ -178,14 +178,14 @@ async def test_a_batch_has_the_oldest_item_and_those_nearest_in_length() -> None
 @asynchronous
 async def test_the_shares_of_the_items_of_a_batch_sum_to_at_most_one() -> None:
     batcher = Doubling(lambda item: Traits(share=item / 10), wait_ms=60_000)
-    await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # a full batch does not wait
+    await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # a full batch starts at once
     assert batcher.batches == [[2, 3, 5], [4, 6], [25], [7, 3]]
 
 
 @asynchronous
 async def test_a_large_call_does_not_delay_a_small_one() -> None:
     batcher = Doubling(records=4)
-    calls = [await batcher.held(), batcher.call(*range(100)), batcher.call(500)]
+    calls = [await batcher.call_in_progress(), batcher.call(*range(100)), batcher.call(500)]
     await asyncio.sleep(0)
     batcher.free.set()
     assert await calls[2] == [1000]
@@ -194,7 +194,7 @@ async def test_a_large_call_does_not_delay_a_small_one() -> None:
     assert 500 in batcher.batches[1]
 
 
-def test_the_meters_get_the_queue_and_each_batch() -> None:
+def test_meters_record_the_queue_and_each_batch() -> None:
     observed: list[Any] = []
 
     class Observed(Metrics):
@@ -218,9 +218,9 @@ class Call:
     """A call of `Batcher.submit`."""
 
     items: list[int]  # negative: raises
-    after: int  # steps of the event loop before it submits
+    after: int  # event-loop steps before the submission
     seconds: float
-    cancelled_after: int | None  # steps from then on
+    cancelled_after: int | None  # event-loop steps after the submission
 
 
 CALLS = st.lists(
@@ -238,7 +238,7 @@ CALLS = st.lists(
 @settings(max_examples=150)
 @given(CALLS, st.integers(1, 5), st.integers(1, 12), st.sampled_from([0.0, 0.5]))
 def test_every_item_gets_exactly_one_answer(calls: list[Call], records: int, queue: int, wait_ms: float) -> None:
-    """In any order of arrivals, failures and cancellations; no item is processed successfully twice."""
+    """In any order of arrivals, failures and cancellations; no item succeeds twice."""
     done: list[tuple[int, int]] = []
 
     def work(_: str, items: Sequence[tuple[int, int]]) -> list[int | Failure]:

@@ -1,4 +1,4 @@
-"""`agggen ask` with a real server of the endpoint in this process."""
+"""`agggen ask` with an endpoint in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDS = list(elements_records("dev"))[:5]
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Five records, an invalid line, and a record of too many triples."""
+    """A file of five records, an invalid line, and a record with too many triples."""
     lines = [json.dumps(record.as_dict()) for record in RECORDS]
     lines.insert(2, "{no json")
     lines.insert(4, json.dumps({"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}))
@@ -27,24 +27,24 @@ def source(tmp_path: Path) -> Path:
 
 
 def exact(line: dict[str, Any]) -> dict[str, Any]:
-    """A line without its log-probabilities, which depend on the batch."""
+    """A line without log-probabilities, whose rounding depends on the batch."""
     return {name: value for name, value in line.items() if not isinstance(value, float)}
 
 
 def test_ask_writes_what_generate_writes(run: Run, endpoint: str, source: Path, tmp_path: Path, bundle: Path) -> None:
-    ours, theirs = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"
-    options = ("--n-best", 2, "--verify", "off")  # the untrained model finds no words that pass
-    code, out, err = run("ask", endpoint, "-i", source, "-o", ours, *options)
+    asked, generated = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"
+    options = ("--n-best", 2, "--verify", "off")  # no text of an untrained model passes the check
+    code, out, err = run("ask", endpoint, "-i", source, "-o", asked, *options)
     assert (code, out) == (0, "")
     assert "2 of 7 records rejected" in err
-    rejects = [json.loads(line) for line in Path(f"{ours}.rejects.jsonl").read_text().splitlines()]
+    rejects = [json.loads(line) for line in Path(f"{asked}.rejects.jsonl").read_text().splitlines()]
     assert [(reject["line"], reject["id"]) for reject in rejects] == [(3, None), (None, "long")]
     assert "99 triples" in rejects[1]["reason"]
-    assert run("generate", bundle, "verify=off", "-i", source, "-o", theirs, "--n-best", 2)[0] == 0
-    mine, other = ([json.loads(line) for line in path.read_text().splitlines()] for path in (ours, theirs))
-    assert len(mine) == 10
-    assert [exact(line) for line in mine] == [exact(line) for line in other]
-    assert [line["score"] for line in mine] == pytest.approx([line["score"] for line in other], abs=1e-3)
+    assert run("generate", bundle, "verify=off", "-i", source, "-o", generated, "--n-best", 2)[0] == 0
+    first, second = ([json.loads(line) for line in path.read_text().splitlines()] for path in (asked, generated))
+    assert len(first) == 10
+    assert [exact(line) for line in first] == [exact(line) for line in second]
+    assert [line["score"] for line in first] == pytest.approx([line["score"] for line in second], abs=1e-3)
 
 
 def test_one_plan_applies_to_all_records(run: Run, endpoint: str, tmp_path: Path) -> None:

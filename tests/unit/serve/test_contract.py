@@ -1,4 +1,4 @@
-"""Generated and odd requests: responses conform to the OpenAPI document, and none is an internal error."""
+"""Generated and unusual requests: responses conform to the OpenAPI document, none is an internal error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.serve.stub_engine import StubEngine
 
 
 def no_server_error(context: Any, response: Any, case: Any) -> None:
-    """No 5xx, except 504 if the case sets a deadline."""
+    """Check: no status 5xx, except 504 if the case sets a deadline."""
     assert response.status_code < 500 or (response.status_code == 504 and "X-Deadline-Seconds" in case.headers)
 
 
@@ -30,7 +30,7 @@ CHECKS = [
     *(checks.response_headers_conformance, checks.response_schema_conformance),
     *(checks.unsupported_method, checks.allow_header_conformance),
 ]
-"""Without the check that valid bodies are accepted: a plan must fit its record too, which no schema can express."""
+"""Without the check that schema-valid bodies are accepted, since a plan must also fit its record."""
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -41,12 +41,12 @@ def _unchanged(context: Any, value: Any) -> bytes:
 CONFIG = ServeConfig(
     bundle="tiny",
     limits=LimitsConfig(plans=3, beam=3, n_best=3),
-    security=SecurityConfig(hosts=("testserver",)),  # as the test client calls this machine
+    security=SecurityConfig(hosts=("testserver",)),  # the test client's host name
 )
 
 
 SERVED: list[ASGIApp] = []
-"""The application; schemathesis needs one before the fixture `engine` exists."""
+"""The tested application; schemathesis needs a reference to it before the fixture `engine` exists."""
 
 
 async def served(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The engine over handles: each record gets an answer, whatever error Ray Serve raises."""
+"""The engine over Ray Serve handles: each record gets an answer for any error of Serve."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def jobs(*names: str) -> list[Job]:
 
 
 class Call:
-    """A call and its response, which is like Serve's: it returns a result, raises, or waits until it is cancelled."""
+    """A fake of Serve's response object: returns a result, raises, or waits until it is cancelled."""
 
     def __init__(self, method: str, arguments: tuple[Any, ...], result: Any) -> None:
         self.method, self.arguments, self.result, self.cancelled = method, arguments, result, False
@@ -56,7 +56,7 @@ class Call:
 
 
 class Replicas:
-    """A handle whose calls have these results (exceptions, or functions) in order; the last one is repeated."""
+    """A fake handle whose calls have these outcomes (exceptions or functions) in order; the last one is repeated."""
 
     def __init__(self, *results: Any) -> None:
         self.results, self.calls = list(results), list[Call]()
@@ -71,9 +71,9 @@ class Replicas:
 
 
 def plans(jobs: Sequence[Job], *_: Any) -> ReplicaAnswers[Any]:
-    """Plans all jobs but those called "bad"."""
-    bad = Failure("plan", "no such predicate", "plan")
-    return ReplicaAnswers([bad if job.record.id == "bad" else CANDIDATES for job in jobs], "ab12")
+    """Plans all jobs except those with id "bad"."""
+    failure = Failure("plan", "no such predicate", "plan")
+    return ReplicaAnswers([failure if job.record.id == "bad" else CANDIDATES for job in jobs], "ab12")
 
 
 def texts(jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float) -> Any:
@@ -88,7 +88,7 @@ async def forever(*_: Any) -> Any:
 
 
 def config(records: int = 64) -> ServeConfig:
-    """At most `records` per call, and at most 5 generators."""
+    """A configuration with `records` per call and at most 5 generators."""
     bounds = ReplicaConfig(max_replicas=5, target_records=50)
     return ServeConfig("b", batch=BatchConfig(records=records), generator=bounds)
 
@@ -98,11 +98,11 @@ def codes(answers: Sequence[Any]) -> list[str]:
 
 
 def generated(planner: Any, generator: Any, *names: str, records: int = 64, seconds: float = LONG) -> list[Any]:
-    """The engine's answers to jobs of these names."""
+    """The engine's answers to jobs with these ids."""
     return asyncio.run(HandleEngine(planner, generator, config(records)).generate(jobs(*names), seconds))
 
 
-def test_jobs_that_cannot_be_planned_are_not_written_and_the_order_is_kept() -> None:
+def test_jobs_that_cannot_be_planned_are_not_generated_and_the_order_is_kept() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
     assert codes(generated(planner, generator, "a", "bad", "b", "bad")) == ["a.", "plan", "b.", "plan"]
     assert [job.record.id for job in generator.calls[0].arguments[0]] == ["a", "b"]
@@ -122,7 +122,7 @@ LOST = [
     *(exceptions.NodeDiedError("gone"), exceptions.RpcError("gone"), exceptions.OutOfMemoryError("killed")),
     *(kind("0" * 56, None, "here") for kind in (exceptions.ObjectLostError, exceptions.OwnerDiedError)),
     *(exceptions.TaskCancelledError(), DeploymentUnavailableError("generator")),
-    asyncio.CancelledError(),  # what Serve raises for a request that the replica cancelled
+    asyncio.CancelledError(),  # as Serve raises for a request that the replica cancelled
 ]
 
 
@@ -136,7 +136,7 @@ def test_a_call_to_a_dying_replica_is_retried_once(error: BaseException) -> None
 @pytest.mark.parametrize(
     ("error", "code", "calls"),
     [
-        (DIED, "lost", 2),  # the failure is retryable for the client; the endpoint itself retries once
+        (DIED, "lost", 2),  # after its only retry, the endpoint reports a retryable failure
         (BackPressureError(num_queued_requests=9, max_queued_requests=9), "busy", 1),
         (ValueError("a secret"), "internal", 1),
     ],
@@ -205,11 +205,11 @@ async def test_a_card_without_a_planner_is_an_error() -> None:
 
 @asynchronous
 async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scaled_to_zero() -> None:
-    """A call would wake a generator that was scaled to zero, so none is made."""
+    """Readiness must not call generators, which would scale them up."""
     card, generator = object(), Replicas()
     present = [GeneratorState(0, False), GeneratorState(0, True), GeneratorState(0, False)]
     engine = HandleEngine(Replicas(lambda: card), generator, config(), lambda: present.pop(0))
-    with pytest.raises(Problem, match="no generator is ready"):  # the first is loading
+    with pytest.raises(Problem, match="no generator is ready"):  # while the first generator is loading
         await engine.ready(5)
     for _ in range(3):
         assert await engine.ready(5) is card
@@ -228,8 +228,8 @@ def test_records_at_once_suffice_for_twice_the_generators_up_to_the_maximum(runn
         ([], 0, 0, 0),
         ([128], 0, 2, 2),  # two calls of 64 records
         ([64, 64, 64], 0, 5, 3),
-        ([64], 64, 65, 2),  # calls that wait for a replica count as one record each
-        ([], 0, 128, 2),  # replicas that report no records: the ingress, or those that are starting
+        ([64], 64, 65, 2),  # waiting calls count as one record each
+        ([], 0, 128, 2),  # replicas without a reported number: ingress, or starting
     ],
 )
 def test_replicas_follow_the_number_of_records(

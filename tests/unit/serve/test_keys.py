@@ -39,7 +39,7 @@ def test_a_new_file_has_mode_0600_and_one_that_others_may_write_to_is_refused(fi
     for access in (lambda: read_keys(file), lambda: issue(file, "mallory")):
         with pytest.raises(ConfigError, match="chmod go-w"):
             access()
-    file.chmod(0o644)  # as a volume of Kubernetes: hashes may be seen
+    file.chmod(0o644)  # group-readable, as in a Kubernetes volume
     assert [key.name for key in read_keys(file)] == ["alice"]
 
 
@@ -63,7 +63,7 @@ def test_comments_and_blank_lines_are_read() -> None:
 def test_the_error_names_a_malformed_line(line: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=rf"^keys, line \d: .*{reason}") as refused:
         parse_keys(line, "keys")
-    assert "agk_secret" not in str(refused.value)  # a key that was written there by mistake
+    assert "agk_secret" not in str(refused.value)  # a secret, entered by mistake
 
 
 def test_a_missing_file_and_one_that_is_not_text_are_refused(file: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_missing_file_and_one_that_is_not_text_are_refused(file: Path) -> None
 
 
 @given(st.text())
-def test_any_text_parses_to_keys_or_a_config_error(text: str) -> None:
+def test_any_text_is_parsed_or_a_config_error(text: str) -> None:
     try:
         keys = parse_keys(text, "keys")
     except ConfigError:

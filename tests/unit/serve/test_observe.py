@@ -1,4 +1,4 @@
-"""The content of logs and metrics, and what must not be in them."""
+"""The content of logs and metrics, and what they must not contain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATHS = ["/v1/generate"]
 
 
 class RecordingMeters(Metrics):
-    """Records the calls of `request`."""
+    """Meters that record the calls of `request`."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, int], str]] = []
@@ -145,17 +145,17 @@ def test_messages_of_exceptions_are_logged_only_if_texts_may_be_logged(name: str
 def test_any_message_and_field_is_logged_as_one_line(message: str, field: str) -> None:
     stream = io.StringIO()
     with logging_to(stream, LogConfig(level="warning")):
-        set_up_logging(LogConfig(level="warning"), "r7", stream)  # twice: it still logs once
+        set_up_logging(LogConfig(level="warning"), "r7", stream)  # set up twice; each line is logged once
         logging.getLogger("serve.any").info("below the level")
         logging.getLogger("serve.any").warning("%s", message, extra={"fields": {"field": field}})
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["message"] == message and json.loads(line)["field"] == field
 
 
-def test_planners_and_generators_log_like_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planners_and_generators_log_in_the_format_of_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     with logging_to(io.StringIO()):
-        log_as_replica(LogConfig())  # no replica of Ray Serve: the log stays as it is
+        log_as_replica(LogConfig())  # outside Ray Serve, logging is not set up
         assert logging.getLogger("serve").handlers[0].stream is not sys.stderr  # type: ignore[attr-defined]
         monkeypatch.setattr(sys, "stderr", stream)
         monkeypatch.setattr(ray.serve, "get_replica_context", lambda: SimpleNamespace(replica_tag="r9"))

@@ -1,4 +1,4 @@
-"""The same record and settings give the same plans and texts in library, command, bulk and evaluation.
+"""For the same record and settings, library, command, bulk and evaluation return the same plans and texts.
 
 `test_replicas.py` compares the endpoint with the library, with the same settings.
 """
@@ -76,7 +76,7 @@ def test_bulk_writes_as_the_library(tuned: Path, generator: Generator, texts: li
 
 
 def test_an_evaluation_plans_and_writes_with_the_same_settings(generator: Generator, bundle: Path) -> None:
-    """With the generator's own settings and with others."""
+    """With the bundle's settings and with overrides."""
     plain = load_bundle(bundle).generator()
     for writer, config in ((generator, None), (plain, generator.config)):
         written = generate_outputs(writer, RECORDS, config)

@@ -1,4 +1,4 @@
-"""The planner and generator replicas: plans, texts and alignments are those of the library, whatever the batch."""
+"""Planner and generator replicas: plans, texts and alignments equal the library's in any batch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wide(triples: int) -> Record:
 
 
 def assert_failures(answers: Sequence[Any], expected: Sequence[tuple[Any, str, str, str]]) -> None:
-    """Compares failures with (work, code, field, part of the message)."""
+    """Compares failures with tuples (work, code, field, part of the message)."""
     for answer, (_, code, field, message) in zip(answers, expected, strict=True):
         assert isinstance(answer, Failure)
         assert (answer.code, answer.field) == (code, field) and message in answer.message
@@ -47,20 +47,20 @@ def assert_failures(answers: Sequence[Any], expected: Sequence[tuple[Any, str, s
 def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, library: Generator) -> None:
     configs = [library.config, *(replace(library.config, **changed) for changed in SETTINGS.values())]
     record = RECORDS[-1]
-    given = Plan.parse(f"[{record.predicates[0]}]")
+    human_plan = Plan.parse(f"[{record.predicates[0]}]")
     jobs = [Job(record, settings=always(config)) for config in configs]
 
     async def together() -> Any:
-        planned = planner.candidates([*jobs, Job(record), Job(record, given, complete=True)], LONG)
+        planned = planner.candidates([*jobs, Job(record), Job(record, human_plan, complete=True)], LONG)
         return await asyncio.gather(planned, planner.plan(jobs, 5, LONG))
 
     candidates, plans = run(together())
-    alone = [library.planner.candidates([record], config=config)[0] for config in [*configs, None]]
-    alone += library.planner.candidates([record], [given], complete=True)
-    for batched, expected in zip(candidates.answers, alone, strict=True):
+    library_results = [library.planner.candidates([record], config=config)[0] for config in [*configs, None]]
+    library_results += library.planner.candidates([record], [human_plan], complete=True)
+    for batched, expected in zip(candidates.answers, library_results, strict=True):
         assert [plan.states for plan in batched.plans] == [plan.states for plan in expected.plans]
         scores = [plan.score for plan in expected.plans]
-        assert [plan.score for plan in batched.plans] == pytest.approx(scores, abs=1e-6)  # rounded otherwise
+        assert [plan.score for plan in batched.plans] == pytest.approx(scores, abs=1e-6)  # batches differ in rounding
     for best, config in zip(plans.answers, configs, strict=True):
         (expected,) = library.planner.plan([record], 5, config)
         assert [planned.plan for planned in best] == [planned.plan for planned in expected]
@@ -79,7 +79,7 @@ def test_failures_name_the_reason_and_field(planner: PlannerReplica, library: Ge
     jobs = [Job(record), *(job for job, *_ in bad), Job(RECORDS[1])]
     first, *failures, last = run(planner.candidates(jobs, LONG)).answers
     assert_failures(failures, bad)
-    assert [first.plans, last.plans] == [alone.plans for alone in library.planner.candidates(RECORDS[:2])]
+    assert [first.plans, last.plans] == [result.plans for result in library.planner.candidates(RECORDS[:2])]
     best, *failures = run(planner.plan(jobs[:3], 2, LONG)).answers
     assert_failures(failures, bad[:2])
     assert [plan.plan for plan in best] == [plan.plan for plan in library.planner.plan([record], 2)[0]]
@@ -125,7 +125,7 @@ def test_batching_with_other_settings_does_not_change_texts(
     serve_config: ServeConfig, library: Generator, name: str, batches: list[int]
 ) -> None:
     generator = GeneratorReplica(replace(serve_config, batch=BatchConfig(wait_ms=50)))
-    batches.clear()  # drops those of the self-test
+    batches.clear()  # without the self-test's batches
     own, broad = library.config, replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
     configs = [own, broad, replace(own, plan_weight=0.0), broad, replace(own, verify="off")]
     configs += [replace(own, **changed) for changed in SETTINGS.values()]
@@ -138,7 +138,7 @@ def test_batching_with_other_settings_does_not_change_texts(
         return await asyncio.gather(*calls)
 
     results = run(together())
-    assert sorted(batches) == [2, 8]  # a batch for each beam size
+    assert sorted(batches) == [2, 8]  # one batch per beam size
     for result, record, config in zip(results, records, configs, strict=True):
         assert_same_texts(result.answers, library.generate([record], n_best=2, config=config))
 
@@ -146,7 +146,7 @@ def test_batching_with_other_settings_does_not_change_texts(
 def test_a_batch_has_at_most_the_rows_of_one_beam_search(
     generator: GeneratorReplica, library: Generator, name: str, batches: list[int]
 ) -> None:
-    config = replace(library.config, rows=8)  # two records of two plans and two hypotheses each
+    config = replace(library.config, rows=8)  # two records, two plans, two hypotheses
     records = [Record(f"{n}", RECORDS[0].triples) for n in range(5)]
     plans = library.planner.candidates(records, config=config)
     assert {len(candidates.plans) for candidates in plans} == {2}
@@ -157,7 +157,7 @@ def test_a_batch_has_at_most_the_rows_of_one_beam_search(
 def test_candidates_of_another_model_are_planned_again(
     generator: GeneratorReplica, library: Generator, name: str
 ) -> None:
-    """During an update each text is planned and written by one model, and invalid plans are still refused."""
+    """During an update, plan and text must come from the same model; invalid plans are refused."""
     record, foreign = RECORDS[-1], Candidates((((0,), (1,)),), (-1.0,))
     bad, level = Job(record, Plan.parse("[colour]")), replace(library.config, level=1)
     flat = Job(record, settings=always(level))
@@ -169,7 +169,7 @@ def test_candidates_of_another_model_are_planned_again(
 
 
 def test_alignments_are_those_of_the_library(generator: GeneratorReplica, library: Generator) -> None:
-    """A text without facts is segmented like the training texts."""
+    """Texts without facts are segmented like the training texts."""
     pieces, segmented = (
         ("Neon is a gas. ", TEXT.removeprefix("Neon is a gas. ")),
         segmenter("clauses").segment([TEXT])[0],
@@ -177,8 +177,8 @@ def test_alignments_are_those_of_the_library(generator: GeneratorReplica, librar
     assert len(segmented) > 1 and "".join(segmented) == TEXT
     texts = [Text(RECORDS[0], TEXT, pieces), Text(RECORDS[1], "Neon.", ("Neon.",)), Text(RECORDS[0], TEXT)]
     facts = [pieces, ("Neon.",), segmented]
-    alone = [library.align([text.record], [parts])[0] for text, parts in zip(texts, facts, strict=True)]
-    for aligned, expected in zip(run(generator.align(texts, LONG)).answers, alone, strict=True):
+    library_results = [library.align([text.record], [parts])[0] for text, parts in zip(texts, facts, strict=True)]
+    for aligned, expected in zip(run(generator.align(texts, LONG)).answers, library_results, strict=True):
         assert not isinstance(aligned, Failure)
         assert (aligned.id, aligned.facts, aligned.states) == (expected.id, expected.facts, expected.states)
         assert aligned.posteriors == pytest.approx(expected.posteriors, abs=1e-4)
@@ -186,7 +186,7 @@ def test_alignments_are_those_of_the_library(generator: GeneratorReplica, librar
 
 
 def test_failures_say_why_a_text_cannot_be_aligned(generator: GeneratorReplica) -> None:
-    """The cost is bounded before any work: 900 facts of 2 triples took 11.5 GB and 51 s; wide records, minutes."""
+    """The cost is bounded in advance: 900 facts of 2 triples took 11.5 GB and 51 s; large records took minutes."""
     sentence = "Neon is a gas. "
     facts = (sentence,) * 50 + (sentence * 50,)
     bad = [
@@ -208,7 +208,7 @@ def test_an_alignment_ends_soon_after_its_deadline(generator: GeneratorReplica) 
     def cpu(seconds: float) -> float:
         async def align() -> None:
             await generator.align([Text(wide(16), text, (text,))], seconds)
-            await generator.align([Text(RECORDS[1], "Neon.")], LONG)  # the thread is free
+            await generator.align([Text(RECORDS[1], "Neon.")], LONG)  # the worker thread is idle again
 
         begin = time.process_time()
         asyncio.run(align())
@@ -220,7 +220,7 @@ def test_an_alignment_ends_soon_after_its_deadline(generator: GeneratorReplica) 
 
 
 def test_the_allennlp_archive_of_a_bundle_is_not_run(serve_config: ServeConfig, bundle: Path, tmp_path: Path) -> None:
-    """Loading an archive runs code of its author, who may be anybody."""
+    """Loading an archive runs its author's code."""
     config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig(str(tmp_path / "srl.tar.gz")))
     save_bundle(tmp_path / "bundle", replace(load_bundle(bundle), segmenter=config))
     generator = GeneratorReplica(replace(serve_config, bundle=str(tmp_path / "bundle")))
@@ -242,7 +242,7 @@ def test_a_bundle_that_generates_no_text_is_refused(serve_config: ServeConfig, b
 def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failed records do not suffice, and the self-test runs only after failures."""
+    """Failed records alone are not a reason, and the self-test runs only after failures."""
     planner = PlannerReplica(serve_config)
     run(planner.check_health())
     inner, broken = Planner.distributions, [True]
@@ -271,7 +271,7 @@ def test_a_missing_gpu_is_an_error(serve_config: ServeConfig, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("cpus", "threads"), [(2.0, 2), (0.25, 1)])
-def test_torch_gets_a_thread_for_each_cpu(
+def test_torch_uses_one_thread_per_cpu(
     serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch, cpus: float, threads: int
 ) -> None:
     numbers: list[int] = []

@@ -26,7 +26,7 @@ from tests.unit.serve.http_calls import SILICON, Ask
 from tests.unit.serve.stub_engine import StubEngine
 
 
-def test_the_page_and_all_that_it_loads_come_from_the_endpoint(ask: Ask) -> None:
+def test_the_page_and_its_resources_come_from_the_endpoint(ask: Ask) -> None:
     page = ask("/", "GET")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert not re.search(r"<script(?![^>]* src=)|<style| style=| on\w+=|https?://", page.text)
@@ -49,7 +49,7 @@ def test_the_policy_forbids_markup_scripts_and_other_hosts(ask: Ask) -> None:
     assert (unchanged.status_code, unchanged.content) == (304, b"")
 
 
-def test_no_script_makes_html_from_a_string_or_keeps_a_key_beyond_the_tab() -> None:
+def test_scripts_neither_create_html_from_strings_nor_store_keys_beyond_the_tab() -> None:
     for path in FOLDER.glob("*.js"):
         text = path.read_text(encoding="utf-8")
         unsafe = re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
@@ -89,7 +89,7 @@ def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: Ser
         with pytest.raises(PortError, match=r"cannot listen at \S+ \([\w ]+\): set http\.port"), running(None, config):
             pass
     with socket.create_server(("127.0.0.1", config.http.port)):
-        pass  # free again
+        pass  # the port is free again
 
 
 @pytest.mark.parametrize(

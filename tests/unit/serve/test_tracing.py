@@ -1,4 +1,4 @@
-"""Traces of requests: the content of spans, and that tracing fails no request."""
+"""Traces of requests: content of spans; failures of tracing do not affect requests."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 
 @pytest.fixture(scope="module")
 def traced_generator(serve_config: ServeConfig) -> GeneratorReplica:
-    """A generator of an endpoint whose requests are traced."""
     return GeneratorReplica(replace(serve_config, tracing=TracingConfig("requests"), critic=None))
 
 
 @pytest.fixture
 def traced(planner: PlannerReplica, traced_generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
-    """Posts a request to a traced endpoint in this process; returns the response, and the spans by name."""
+    """Returns a function that posts a request to a traced endpoint; it returns the response and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
     engine = HandleEngine(LocalHandle(planner), LocalHandle(traced_generator), serve_config, span=traces.span)
@@ -73,7 +72,7 @@ def test_a_trace_has_spans_with_sizes_and_no_content(traced: Spans, verify: str)
     assert attributes(spans["write"])["tokens"] == sum(len(text["text"].split()) for text in texts)
     assert attributes(spans["write"])["fallback"] == sum(fact.get("fallback", 0) for t in texts for fact in t["facts"])
     bad = [item["id"] for item in answer.json()["answers"] if not item["texts"][0]["fulfilled"]]
-    assert bad == ([] if verify == "strict" else ["a", "b"])  # the weights are random
+    assert bad == ([] if verify == "strict" else ["a", "b"])  # random weights give faulty texts
     assert attributes(root)["mlflow.traceTag.fulfilled"] == ("no" if bad else "yes")
     assert attributes(root)["unfulfilled"] == len(bad)
     assert attributes(root)["mlflow.spanOutputs"]["unfulfilled_ids"] == bad
@@ -107,7 +106,7 @@ def test_the_access_log_names_the_trace(traced: Spans, caplog: pytest.LogCapture
     assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")
 
 
-def test_an_unreachable_mlflow_loses_spans_and_no_request(
+def test_an_unreachable_mlflow_loses_spans_but_no_requests(
     planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = MlflowExporter("requests", f"http://user:hunter2@127.0.0.1:{free_ports(1)[0]}")

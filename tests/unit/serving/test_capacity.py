@@ -1,4 +1,4 @@
-"""Whether an endpoint fits a cluster."""
+"""Resources of an endpoint, compared with those of a cluster."""
 
 import os
 from contextlib import nullcontext
@@ -27,7 +27,7 @@ def config(*settings: str) -> ServeConfig:
     ("settings", "smallest", "largest"),
     [
         (("generator.max_replicas=3", "generator.cpus=2", "generator.gpus=0.5"), (3.0, 0.5), (7.0, 1.5)),
-        (("generator.min_replicas=0",), (2.0, 0.0), (2.0, 0.0)),  # it still needs room for a replica
+        (("generator.min_replicas=0",), (2.0, 0.0), (2.0, 0.0)),  # scaled to zero, it still needs room for a generator
     ],
 )
 def test_the_smallest_and_the_largest_endpoint(
@@ -77,21 +77,21 @@ NODE = {"CPU": 8.0}
 
 
 @pytest.mark.parametrize(
-    ("settings", "nodes", "replicas"),  # of ingress, planner, generator
+    ("settings", "nodes", "replicas"),  # maxima of ingress, planner, generator
     [
         ((), [], (1, 1, 1)),
         ((), [{"CPU": 2.0}], (1, 1, 1)),
-        ((), [NODE], (1, 1, 5)),  # an update needs room for one more of each
+        ((), [NODE], (1, 1, 5)),  # an update needs one additional replica each
         (("update=replace",), [NODE], (1, 1, 7)),
         ((), [NODE] * 2, (2, 2, 12)),  # one ingress and planner for every eight generators
-        (("generator.cpus=5",), [NODE] * 4, (1, 1, 3)),  # a node holds one
+        (("generator.cpus=5",), [NODE] * 4, (1, 1, 3)),  # one generator per node
         (("generator.gpus=1",), [NODE | {"GPU": 4.0}], (1, 1, 3)),
         (("generator.min_replicas=9",), [NODE], (2, 2, 9)),
         (("generator.max_replicas=2", "planner.max_replicas=3"), [NODE] * 9, (1, 3, 2)),
         (("generator.max_replicas=20",), [NODE] * 9, (3, 3, 20)),
     ],
 )
-def test_unset_maxima_are_what_the_cluster_has_room_for(
+def test_unset_maxima_follow_the_room_of_the_cluster(
     settings: tuple[str, ...], nodes: list[dict[str, float]], replicas: tuple[int, int, int]
 ) -> None:
     chosen = with_max_replicas(config(*settings), nodes)

@@ -1,6 +1,4 @@
-"""Which bundle an endpoint serves, its application's arguments, following an alias, starting and ending.
-
-Ray is not started."""
+"""Deployment without starting Ray: the served bundle, application arguments, following an alias, start and end."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ def config(*settings: str) -> ServeConfig:
 
 @pytest.fixture
 def champion(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeConfig:
-    """The alias of a registered bundle."""
+    """The configuration of an endpoint that serves an alias of a registered bundle."""
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{tmp_path / 'registry.db'}")
     register(str(bundle))
     Registry().set_alias("agggen", "champion", "1")
@@ -97,7 +95,7 @@ def test_only_an_alias_can_be_followed(config: ServeConfig, reason: str) -> None
 
 
 class Endpoint:
-    """An endpoint whose first deployments fail with `errors`."""
+    """A fake endpoint whose first deployments fail with `errors`."""
 
     def __init__(self, *errors: AggGenError) -> None:
         self.target: Any = SimpleNamespace(display_address="models:/agggen/0")
@@ -126,7 +124,7 @@ def test_a_deployment_is_retried_unless_the_bundle_is_broken(
     attempts: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follow, "check_target", lambda target: None)  # it passes its self-test
+    monkeypatch.setattr(follow, "check_target", lambda target: None)  # passes its self-test
     endpoint, notes = Endpoint(*errors), list[str]()
     follower = follow.Follower(champion, endpoint, notes.append)  # type: ignore[arg-type]
     assert [follower.check() for _ in range(3)] == deployed
@@ -138,7 +136,7 @@ def test_a_deployment_is_retried_unless_the_bundle_is_broken(
 
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A cluster that another process started, on which Serve already runs at `address`; `nodes` are its nodes."""
+    """A fake cluster of another process on which Serve runs at `address`; `nodes` are its nodes."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
     cluster = SimpleNamespace(address=("127.0.0.1", 8000), nodes=[{"CPU": 4.0}])
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
@@ -149,15 +147,15 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 
 def test_an_endpoint_may_need_nodes_that_the_autoscaler_adds(joined: SimpleNamespace) -> None:
-    """Regression: an endpoint with GPUs was refused while the cluster had no node with GPUs yet."""
-    joined.nodes = [{"CPU": 4.0}, {"CPU": 32.0, "GPU": 4.0}]  # the last entry: all that may be added
+    """Regression: an endpoint with GPUs was refused before the autoscaler had added a GPU node."""
+    joined.nodes = [{"CPU": 4.0}, {"CPU": 32.0, "GPU": 4.0}]  # the last entry: what the autoscaler may add
     with deploy.endpoint(config("generator.gpus=1"), "auto") as endpoint:
-        assert endpoint.config.generator.max_replicas == 3  # an update needs room for one more
+        assert endpoint.config.generator.max_replicas == 3  # an update needs one additional replica
         joined.address = None
 
 
 def test_an_endpoint_whose_serve_was_shut_down_ends_without_an_error(joined: SimpleNamespace) -> None:
-    """Regression: after `serve shutdown`, ending the endpoint failed with an AttributeError."""
+    """Regression: AttributeError at the end of the endpoint after `serve shutdown`."""
     with deploy.endpoint(config(), "auto") as endpoint:
         endpoint.target = Target("b", "b", "ab12")
         joined.address = None

@@ -1,4 +1,4 @@
-"""A worker counts the deaths over a shard, makes few requests to the store, and reuses finished shards."""
+"""A worker of a job over shards: counting of crashes, number of store requests, reuse of finished shards."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Rows(Tally):
     total = property(lambda self: self.rows)
 
 
-class Dying(Worker[Rows]):
-    """Fails on each shard, by default as if it was killed."""
+class CrashingWorker(Worker[Rows]):
+    """Fails on each shard, by default like a killed worker."""
 
     kind, counts, crash_causes = "generate", Rows, "a fault"
     fault: BaseException | None = SystemExit()
@@ -46,25 +46,25 @@ class Dying(Worker[Rows]):
         return Rows(shard.rows), shard.rows, ()
 
 
-def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault) -> FinishedShard[Rows]:
-    """The result of an actor."""
-    worker = Dying(out.address, "job")
+def attempt(out: Folder, shard: Shard, fault: BaseException | None = CrashingWorker.fault) -> FinishedShard[Rows]:
+    """The result of processing a shard in an actor."""
+    worker = CrashingWorker(out.address, "job")
     worker.fault = fault
     done, *others = worker({"shard": [shard.as_json()]})["done"].to_pylist()
-    assert others == [None] * (shard.rows - 1)  # so Ray's dashboard counts rows
+    assert others == [None] * (shard.rows - 1)  # null rows, so that Ray's dashboard counts rows
     return FinishedShard.from_json(done, Rows)
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of nodes: actors run on the last, the others are lost."""
+def node_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Names of nodes; actors run on the last one, the others are dead."""
     nodes = ["first"]
     monkeypatch.setattr(worker_module, "this_actor", lambda: (nodes[-1], True))
     monkeypatch.setattr(worker_module, "dead_nodes", lambda: set(nodes[:-1]))
     yield nodes
 
 
-def test_a_shard_is_given_up_after_three_deaths_in_a_run(tmp_path: Path, node: list[str]) -> None:
+def test_a_shard_is_rejected_after_three_crashes_in_a_run(tmp_path: Path, node_names: list[str]) -> None:
     out, shard = Folder(str(tmp_path)), SHARD
     for _ in range(2):  # runs
         for _ in range(ATTEMPTS):
@@ -76,12 +76,12 @@ def test_a_shard_is_given_up_after_three_deaths_in_a_run(tmp_path: Path, node: l
     assert attempt(out, shard, fault=None).retries == 2 * (ATTEMPTS + 1)
 
 
-def test_deaths_on_lost_nodes_do_not_count(tmp_path: Path, node: list[str]) -> None:
+def test_crashes_on_dead_nodes_do_not_count(tmp_path: Path, node_names: list[str]) -> None:
     out = Folder(str(tmp_path))
     for number in range(3 * ATTEMPTS):
         with pytest.raises(SystemExit):
             attempt(out, SHARD)
-        node.append(f"node {number}")
+        node_names.append(f"node {number}")
     assert attempt(out, SHARD, fault=None).retries == 3 * ATTEMPTS
 
 
@@ -93,7 +93,7 @@ def test_deaths_on_lost_nodes_do_not_count(tmp_path: Path, node: list[str]) -> N
     ],
 )
 def test_an_error_of_an_actor_keeps_its_message(
-    fault: Exception, message: str, code: int, tmp_path: Path, node: list[str]
+    fault: Exception, message: str, code: int, tmp_path: Path, node_names: list[str]
 ) -> None:
     with pytest.raises(JobError, match=message) as raised:
         attempt(Folder(str(tmp_path)), SHARD, fault)
@@ -103,7 +103,7 @@ def test_an_error_of_an_actor_keeps_its_message(
 def test_a_shard_takes_three_requests_besides_its_input(
     s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "this_actor", lambda: ("node", False))
+    monkeypatch.setattr(worker_module, "this_actor", lambda: ("node_names", False))
     attempt(Folder(s3), SHARD, fault=None)
     assert [(method, path.partition("?")[0].rpartition("/")[2]) for method, path in faulty_s3.requests] == [
         ("PUT", "begun-0"),
@@ -114,7 +114,7 @@ def test_a_shard_takes_three_requests_besides_its_input(
     assert attempt(Folder(s3), repeated).reused
 
 
-def test_missing_gpus_are_waited_for_only_on_a_cluster(
+def test_jobs_wait_for_missing_gpus_only_on_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Any] = []
@@ -131,7 +131,7 @@ def test_missing_gpus_are_waited_for_only_on_a_cluster(
         monkeypatch.setattr(ray_cluster, "connected", connected)
         driver.run_shards(
             [SHARD] * 9,
-            Dying,
+            CrashingWorker,
             SimpleNamespace(out=str(tmp_path), job="job"),
             ShardedConfig(),
             gpus=1.0,

@@ -5,20 +5,14 @@ from platform import python_version
 
 import pytest
 
-from agggen_platform.srl.environment import (
-    NEEDED,
-    REQUIREMENTS,
-    find_environment,
-    worker_environment,
-)
+from agggen_platform.srl.environment import NEEDED, REQUIREMENTS, find_environment, worker_environment
 from agggen_platform.srl.process import AllenNLPError
 from tests.command import Run
-from tests.unit.srl.stand_ins import archive, fake_environment, install_packages
+from tests.unit.srl.fakes import archive, fake_environment, install_packages
 
 
 @pytest.fixture(autouse=True)
 def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home folder."""
     home = tmp_path / "home"
     for name in ("AGGGEN_SRL_ENV", "AGGGEN_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""The child process: it cannot block its parent, errors quote its output, and it never outlives its parent."""
+"""The child process: it cannot block its parent, its output is in errors, it ends with its parent."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def child(code: str, scratch: Path | None = None) -> JsonLinesProcess:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether there is no such process, not even an unreaped one."""
+    """Whether the process has ended and was reaped."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -26,7 +26,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_nothing_blocks_when_every_pipe_is_full() -> None:
-    """The child writes before it reads, and echoes more than a pipe holds."""
+    """The child writes before it reads, and more than a pipe's buffer."""
     process = child(f"import sys\nsys.stderr.write('noise\\n' * 500_000); sys.stderr.flush()\n{ECHO}")
     message = {"text": "x" * 8_000_000}
     assert process.request(message, 60) == message
@@ -43,7 +43,7 @@ def test_an_error_has_the_exit_status_and_the_last_lines() -> None:
 
 
 def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the next request would get the answer to this one."""
+    """Otherwise the next request would read the response of this one."""
     process = child(ECHO)
 
     def interrupt(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""AllenNLP's frame source with a worker that dies, hangs and gives invalid answers on demand."""
+"""AllenNLP's frame source with a worker that crashes, hangs and returns invalid responses on demand."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from agggen.facts.frames import Frame, FrameSource, Phrase
 from agggen_platform.srl.process import AllenNLPError
 from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
-from tests.unit.srl.stand_ins import Verbs, archive, fake_environment, install_packages, words
+from tests.unit.srl.fakes import Verbs, archive, fake_environment, install_packages, words
 from tests.unit.srl.test_process import is_gone
 
 
@@ -42,8 +42,8 @@ def make(folder: Path) -> Iterator[Make]:
         source.close()
 
 
-def noted(source: AllenNLPFrames, name: str) -> list[int]:
-    path = Path(str(source.config.environment)) / "stand-ins" / name
+def recorded_numbers(source: AllenNLPFrames, name: str) -> list[int]:
+    path = Path(str(source.config.environment)) / "fakes" / name
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
@@ -62,13 +62,13 @@ def test_frames_come_in_the_order_of_the_sentences(make: Make) -> None:
             (),
             frame_at(1) + frame_at(2),
         ]
-    assert len(noted(source, "starts")) == 1
+    assert len(recorded_numbers(source, "starts")) == 1
 
 
-def test_batches_are_as_large_as_asked(make: Make) -> None:
+def test_batches_have_the_configured_size(make: Make) -> None:
     source = make(batch_size=4)
     source.frames([words("a runs")] * 10 + [words("without a verb")])
-    assert noted(source, "batches") == [4, 4, 2]
+    assert recorded_numbers(source, "batches") == [4, 4, 2]
 
 
 @pytest.mark.parametrize(
@@ -85,24 +85,24 @@ def test_a_sentence_that_cannot_be_tagged_is_named(make: Make, text: str, reason
     with pytest.raises(AllenNLPError, match=f"no frames for the sentence '{text[:8]}.*: {reason}"):
         source.frames([words("a runs"), words(text), words("b c runs")])
     assert source.frames([words("a runs"), words("b c runs")]) == [frame_at(1), frame_at(2)]
-    *ended, _ = pids = noted(source, "starts")
-    assert len(pids) == starts  # for the batch, and after each death
+    *ended, _ = pids = recorded_numbers(source, "starts")
+    assert len(pids) == starts  # the first start, and one after each crash
     assert all(is_gone(pid) for pid in ended)
 
 
-def test_a_worker_that_is_killed_once_loses_nothing(make: Make) -> None:
+def test_sentences_are_retried_after_a_worker_was_killed_once(make: Make) -> None:
     source = make()
     assert source.frames([words("ONCE runs"), words("a runs")]) == [frame_at(1), frame_at(1)]
-    assert len(noted(source, "starts")) == 2
+    assert len(recorded_numbers(source, "starts")) == 2
 
 
-def test_a_worker_that_dies_repeatedly_is_given_up(make: Make) -> None:
+def test_a_worker_that_crashes_repeatedly_is_an_error(make: Make) -> None:
     source = make(restarts=2)
     with pytest.raises(AllenNLPError, match="died 3 times in a row: the worker was killed by SIGKILL"):
         source.frames([words("DIE runs")] * 5)
     with pytest.raises(AllenNLPError, match="died 3 times in a row"):
         source.frames([words("a runs")])
-    assert len(noted(source, "starts")) == 3
+    assert len(recorded_numbers(source, "starts")) == 3
 
 
 def test_a_failure_of_the_worker_is_an_error(make: Make) -> None:
@@ -124,11 +124,11 @@ def test_a_worker_that_cannot_start_is_not_restarted(make: Make, kind: str, name
     for _ in range(2):
         with pytest.raises(AllenNLPError, match=message):
             source.frames([words("a runs")])
-    assert len(noted(source, "starts")) == 1
-    assert all(is_gone(pid) for pid in noted(source, "starts"))
+    assert len(recorded_numbers(source, "starts")) == 1
+    assert all(is_gone(pid) for pid in recorded_numbers(source, "starts"))
 
 
-def test_threads_take_turns(make: Make) -> None:
+def test_calls_of_threads_are_serialised(make: Make) -> None:
     source = make(batch_size=2)
     result: list[list[tuple[Frame, ...]]] = []
     sentences = [words("a runs"), words("b c runs"), words("d e f runs")]
@@ -138,7 +138,7 @@ def test_threads_take_turns(make: Make) -> None:
     for thread in threads:
         thread.join()
     assert result == [[frame_at(1), frame_at(2), frame_at(3)]] * 6
-    assert len(noted(source, "starts")) == 1
+    assert len(recorded_numbers(source, "starts")) == 1
 
 
 def test_the_fingerprint_covers_exactly_what_affects_the_frames(make: Make, folder: Path) -> None:
@@ -154,7 +154,7 @@ def test_the_fingerprint_covers_exactly_what_affects_the_frames(make: Make, fold
     others.append(make().fingerprint)
     assert len(set(same)) == 1
     assert len({source.fingerprint, *others}) == 5
-    assert noted(source, "starts") == []
+    assert recorded_numbers(source, "starts") == []
 
 
 def test_an_archive_with_another_digest_is_refused(make: Make) -> None:

@@ -1,4 +1,4 @@
-"""The worker itself, with stand-ins for AllenNLP, torch and spaCy."""
+"""The worker, with fakes of AllenNLP, torch and spaCy."""
 
 import ast
 import hashlib
@@ -16,13 +16,13 @@ from agggen_platform.srl.environment import WORKER
 from agggen_platform.srl.process import JsonLinesProcess
 from agggen_platform.srl.worker import PROTOCOL, hash_of
 from tests.processes import until
-from tests.unit.srl.stand_ins import archive, install_stand_ins
+from tests.unit.srl.fakes import archive, install_fakes
 from tests.unit.srl.test_process import is_gone
 
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[JsonLinesProcess]:
-    process = JsonLinesProcess([sys.executable, "-I", install_stand_ins(tmp_path / "stand-ins")], dict(os.environ))
+    process = JsonLinesProcess([sys.executable, "-I", install_fakes(tmp_path / "fakes")], dict(os.environ))
     yield process
     process.close()
 
@@ -42,11 +42,11 @@ def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> l
     return worker.request({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
 
 
-def test_it_is_valid_python_3_9() -> None:
+def test_the_worker_is_valid_python_3_9() -> None:
     ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
-def test_it_imports_only_the_standard_library_at_its_start() -> None:
+def test_the_worker_imports_only_the_standard_library_at_its_start() -> None:
     tree = ast.parse(WORKER.read_text(encoding="utf-8"))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -77,7 +77,7 @@ def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess,
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text("{}")
     ready = start(worker, path, bert=str(tmp_path / "bert"))["ready"]
-    assert ready["lowercase"] is True  # by the model's name in the archive, not by the folder's
+    assert ready["lowercase"] is True  # decided by the model name in the archive
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_the_hash_of_a_folder_covers_its_files_and_their_names(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
-    """Even though a fork of that process holds the other end of its input open."""
+def test_the_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    """Even if a fork of that process keeps the pipe to its input open."""
     code = (
         "import os, sys, time\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
         f"worker = JsonLinesProcess([sys.executable, '-I', {str(WORKER)!r}, str(os.getpid())], dict(os.environ))\n"

@@ -1,4 +1,4 @@
-"""A disk that is full for large files."""
+"""Simulation of a full disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """During the block, writing more bytes to a file fails."""
+    """During the block, files cannot grow beyond `size` bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:

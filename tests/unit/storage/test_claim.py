@@ -1,4 +1,4 @@
-"""A claim on a folder or store: retries, a second holder, and a lost claim."""
+"""Claims on folders and stores: retries, second holders, lost claims."""
 
 import errno
 import fcntl
@@ -12,14 +12,14 @@ import pytest
 from agggen_platform.storage.claim import ClaimedError, claim, heartbeat
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from tests.sent import sent
+from tests.pickling import pickle_copy
 from tests.unit.storage.conftest import files_of_at_most
 
 HEARTBEAT_SECONDS = 0.05
 
 
 class FailingFolder(Folder):
-    """The next `refused` writes fail; the next `unanswered` ones are stored, then fail."""
+    """A folder whose next `refused` writes fail; the next `unanswered` ones are stored, then fail."""
 
     refused = unanswered = 0
 
@@ -63,11 +63,11 @@ def test_a_second_holder_is_refused_independently_of_the_clock(
         pass
 
 
-def test_a_worker_is_refused_once_another_driver_took_over_from_its_own(tmp_path: Path) -> None:
+def test_a_worker_is_refused_after_another_driver_took_over_the_claim(tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path))) as held:
-        check_in_worker = sent(held)
+        check_in_worker = pickle_copy(held)
         check_in_worker()
-    check_in_worker()  # no other job took over
+    check_in_worker()  # this job still has the claim
     refused = pytest.raises(ClaimedError, match="it took over from this one")
     with claim(Folder(str(tmp_path))) as other:
         other()
@@ -85,7 +85,7 @@ def test_a_disk_without_locks_is_not_reported_as_another_job(tmp_path: Path, mon
 
 
 def test_a_claim_on_a_full_disk_is_a_storage_error(tmp_path: Path) -> None:
-    """Closing the file used to raise the system's own error in its place."""
+    """Regression: closing the file raised OSError instead."""
     (tmp_path / ".claim").touch()
     refused = pytest.raises(StorageError, match=r"cannot claim .*largest file size")
     with files_of_at_most(0), refused, claim(Folder(str(tmp_path))):

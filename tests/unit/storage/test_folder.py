@@ -13,8 +13,8 @@ from agggen.errors import ConfigError
 from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
+from tests.pickling import pickle_copy
 from tests.s3_faults import FaultyS3
-from tests.sent import sent
 from tests.unit.storage.conftest import files_of_at_most
 
 WRONG_NAMES = ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\\b", "..\\x", "a\0b"]
@@ -70,7 +70,7 @@ def test_files_are_written_listed_read_and_deleted(store: str, request: pytest.F
             call("x")
     folder.write("x", b"1234")
     folder.write("x y/ü+%.z", b"")
-    Folder(f"{top}/a/b-other").write("x", b"")  # its address begins with the folder's
+    Folder(f"{top}/a/b-other").write("x", b"")  # a sibling whose address has the folder's as prefix
     assert folder.names() == ["x", "x y/ü+%.z"]
     assert folder.names("x y") == ["x y/ü+%.z"]
     assert folder.names("x y/ü") == []
@@ -81,7 +81,7 @@ def test_files_are_written_listed_read_and_deleted(store: str, request: pytest.F
         assert file.read() == b"34"
     folder.download("x", tmp_path / "copy")
     folder.upload("new", tmp_path / "copy")
-    assert sent(folder).read("new") == b"1234"
+    assert pickle_copy(folder).read("new") == b"1234"
     with pytest.raises(ZeroDivisionError), folder.new("new") as path:
         path.write_bytes(b"half")
         raise ZeroDivisionError
@@ -103,7 +103,7 @@ def test_sweep_removes_temporary_files_of_killed_writers(tmp_path: Path) -> None
 
 def test_sweep_succeeds_if_the_answer_to_an_abort_is_lost(s3: str, faulty_s3: FaultyS3) -> None:
     folder, bucket = Folder(f"{s3}/some", Policy(pause=0.01)), s3.removeprefix("s3://")
-    folder.write("x", b"")  # the store has answered once
+    folder.write("x", b"")  # so the store is known to be reachable
     client = boto3.client("s3")
     client.create_multipart_upload(Bucket=bucket, Key="some/y")
     faulty_s3.inject("lost answer", method="DELETE", path="uploadId")
@@ -113,13 +113,13 @@ def test_sweep_succeeds_if_the_answer_to_an_abort_is_lost(s3: str, faulty_s3: Fa
 
 
 def test_deleting_a_missing_object_succeeds_on_stores_that_answer_404(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Google Cloud Storage does, to a second attempt too."""
+    """Google Cloud Storage responds with 404, also to retries."""
     call = BaseClient._make_api_call
 
-    def strict(self: BaseClient, operation: str, about: dict[str, Any]) -> Any:
+    def strict(self: BaseClient, operation: str, params: dict[str, Any]) -> Any:
         if operation == "DeleteObject":
-            call(self, "GetObject", dict(about))  # raises NoSuchKey
-        return call(self, operation, about)
+            call(self, "GetObject", dict(params))  # raises NoSuchKey
+        return call(self, operation, params)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", strict)
     folder = Folder(s3)
@@ -138,14 +138,14 @@ def test_a_write_through_a_link_that_leads_out_is_refused(tmp_path: Path) -> Non
     (tmp_path / "folder" / "fine").symlink_to(tmp_path / "folder" / "inside")
     folder.write("fine/y", b"1")
     assert folder.read("inside/y") == b"1"
-    assert folder.read("link/x") == b"mine"  # reading may follow: corpora are linked to
+    assert folder.read("link/x") == b"mine"  # reading may follow links: corpora are often linked
     for call in (lambda: folder.write("link/x", b"theirs"), lambda: folder.delete("link/x")):
         with pytest.raises(StorageError, match="outside"):
             call()
     assert (tmp_path / "outside" / "x").read_bytes() == b"mine"
     (tmp_path / "folder" / "link").unlink()
     linked = Folder(str(tmp_path / "elsewhere"))
-    (tmp_path / "elsewhere").symlink_to(tmp_path / "outside")  # the folder itself may be a link
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "outside")  # the folder may be a link
     linked.write("z", b"")
     assert linked.names() == ["x", "z"]
 
@@ -190,7 +190,7 @@ def test_errors_of_the_system_are_explained(code: int, message: str, tmp_path: P
         raise OSError(code, os.strerror(code))
 
 
-def test_a_file_in_the_way_is_a_storage_error(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     folder = Folder(str(tmp_path / "file"))
     with pytest.raises(StorageError, match=r"cannot write .*file/x"):

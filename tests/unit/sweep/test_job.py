@@ -1,4 +1,4 @@
-"""`agggen sweep`: invalid sweeps, the identity of a sweep, the number of concurrent trials, and registration."""
+"""`agggen sweep`: invalid sweeps, identity, number of concurrent trials, registration."""
 
 import shutil
 from dataclasses import replace
@@ -103,12 +103,12 @@ def test_the_identity_names_every_segmenter_and_corpus_of_the_space(tmp_path: Pa
         return len(identity["segmenter"].split(", ")), len(identity["data"])
 
     assert counts_of(model__width={"choice": [8, 16]}) == (1, 2)
-    assert counts_of(facts__source={"choice": ["sentences", "clauses", "allennlp"]}) == (2, 2)  # no archive
+    assert counts_of(facts__source={"choice": ["sentences", "clauses", "allennlp"]}) == (2, 2)  # allennlp: no archive
     assert counts_of(corpus__name={"choice": [str(tmp_path / "toy"), other]}) == (1, 4)
 
 
 def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fingerprint of the start counts, and its address is the key: trials share a baseline of that name."""
+    """The identity has the fingerprint of the start under its address, by which trials share a baseline."""
     starts = {"a": Start(Bundle(*[None] * 3), "1"), "b": Start(Bundle(*[None] * 3), "2")}  # type: ignore[arg-type]
     monkeypatch.setattr("agggen.training.data._start", starts.__getitem__)
     config = config_of(write_corpus(tmp_path / "toy"))
@@ -159,20 +159,20 @@ def cpus(*nodes: float) -> list[dict[str, float]]:
 @pytest.mark.parametrize(
     ("config", "nodes", "limit", "expected"),
     [
-        (ClusterConfig(), cpus(8), 0, 8),  # in its own process: one CPU a trial
+        (ClusterConfig(), cpus(8), 0, 8),  # local trials: one CPU each
         (ClusterConfig(), cpus(8), 3, 3),
         (ClusterConfig(), cpus(2), 5, 2),
         (ClusterConfig(workers=2), cpus(8), 0, 4),
         (ClusterConfig(workers=3), cpus(8), 0, 2),
         (ClusterConfig(workers=2, cpus_per_worker=2), cpus(3, 3), 0, 1),  # a worker does not span nodes
-        (ClusterConfig(workers=2, cpus_per_worker=0.1), cpus(0.6), 0, 3),  # not 2 by rounding
+        (ClusterConfig(workers=2, cpus_per_worker=0.1), cpus(0.6), 0, 3),  # rounded down, not to 2
         (ClusterConfig(workers=2, gpus_per_worker=1), [{"CPU": 64, "GPU": 4}], 0, 2),
         (ClusterConfig(cpus_per_worker=0, gpus_per_worker=0.5), [{"CPU": 1, "GPU": 1}], 0, 2),
         (ClusterConfig(workers=4, autoscaling=True), cpus(2), 6, 6),
         (ClusterConfig(workers=4, autoscaling=True), cpus(2), 0, 1),
     ],
 )
-def test_trials_at_once_follow_the_room_of_the_nodes(
+def test_the_number_of_concurrent_trials_follows_the_room_of_the_nodes(
     config: ClusterConfig, nodes: list[dict[str, float]], limit: int, expected: int
 ) -> None:
     assert trials_at_once(config, nodes, limit) == expected

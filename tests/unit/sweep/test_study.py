@@ -1,4 +1,4 @@
-"""The study without Ray: a driver that is killed at any step, with a real journal; successive halving."""
+"""The study without Ray: resumption after kills, with a real journal; successive halving."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def settings(**changed: Any) -> SweepConfig:
 
 
 def opened(folder: Path, config: SweepConfig | None = None) -> Study:
-    """The study as a new process opens it, from the journal alone."""
+    """The study, restored from the journal as by a new process."""
     config = config or settings()
     return Study(open_study(folder, "s", {"seed": config.seed}), config, parse_space(SPACE), EPOCHS)
 
@@ -42,7 +42,7 @@ def losses(suggestion: Suggestion) -> Iterator[tuple[str, int, float]]:
 
 
 def suggested(study: Study) -> Suggestion:
-    """The next suggestion, which must exist."""
+    """The next suggestion; there must be one."""
     suggestion = study.next()
     assert suggestion is not None
     return suggestion
@@ -53,7 +53,7 @@ class Killed(Exception):
 
 
 class Driver:
-    """Runs one trial at a time; after `steps` calls of the study the process is killed."""
+    """Runs one trial at a time; raises `Killed` after `steps` calls of the study."""
 
     def __init__(self, study: Study, steps: int = 10**6) -> None:
         self.study, self.steps = study, steps
@@ -76,7 +76,7 @@ class Driver:
     def _trial(self, suggestion: Suggestion) -> None:
         number = suggestion.number
         reported = len(self.study.trials()[number].intermediate_values)
-        # Training resumes from its checkpoint; the last evaluation may be later, and is then reported again.
+        # Training resumes from a checkpoint, so an evaluation after it is reported again.
         for stage, epoch, loss in list(losses(suggestion))[max(0, reported - 1) :]:
             self._step()
             if self.study.report_evaluation(number, stage, epoch, loss):
@@ -90,15 +90,15 @@ def outcome(study: Study) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
-    study = opened(tmp_path_factory.mktemp("undisturbed"))
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    study = opened(tmp_path_factory.mktemp("uninterrupted"))
     Driver(study).run()
     return outcome(study)
 
 
 @pytest.mark.parametrize("every", [6, 7, 11, 40])
 def test_a_driver_that_is_killed_repeatedly_ends_with_the_same_study(
-    every: int, undisturbed: list[tuple[Any, ...]], tmp_path: Path
+    every: int, uninterrupted: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     processes, continued = 0, 0
     while (study := opened(tmp_path)).remaining:
@@ -114,17 +114,17 @@ def test_a_driver_that_is_killed_repeatedly_ends_with_the_same_study(
         continued += len(first)
     assert processes >= 2
     assert continued
-    assert outcome(study) == undisturbed
+    assert outcome(study) == uninterrupted
     assert study.next() is None
 
 
 def test_a_trial_interrupted_before_its_suggestion_gets_the_same_parameters(
-    undisturbed: list[tuple[Any, ...]], tmp_path: Path
+    uninterrupted: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     study = opened(tmp_path)
-    study.optuna.ask()  # killed before a parameter is stored
+    study.optuna.ask()  # killed before the first parameter is stored
     repeated = opened(tmp_path).next()
-    assert repeated == Suggestion(0, undisturbed[0][2])
+    assert repeated == Suggestion(0, uninterrupted[0][2])
 
 
 def test_a_trial_that_fell_behind_just_before_the_kill_is_not_continued(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_another_sweep_under_the_same_name_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, settings(seed=2))
 
 
-def test_another_seed_suggests_other_parameters(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
-    assert suggested(opened(tmp_path, settings(seed=2))).params != undisturbed[0][2]
+def test_another_seed_suggests_other_parameters(uninterrupted: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    assert suggested(opened(tmp_path, settings(seed=2))).params != uninterrupted[0][2]
 
 
 def test_the_value_of_a_trial_is_its_best_evaluation_of_the_metrics_stage(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_value_of_a_trial_is_its_best_evaluation_of_the_metrics_stage(tmp_pa
     study.complete(0, "b", "r", 1.0)
     trial = study.trials()[0]
     assert trial.value == 2.0
-    assert trial.intermediate_values == {1: 0.1, 3: 3.0, 4: 2.0, 5: 2.5}  # the baseline could have had two epochs
+    assert trial.intermediate_values == {1: 0.1, 3: 3.0, 4: 2.0, 5: 2.5}  # the baseline may have two epochs
     assert trial.user_attrs["bundle"] == "b"
 
 
@@ -204,7 +204,7 @@ def test_a_trial_without_the_metric_has_failed(tmp_path: Path) -> None:
 
 
 def test_a_stopped_trial_stays_stopped(tmp_path: Path) -> None:
-    """Its process may die before it is stopped, and be restarted."""
+    """Its process may die before it is stopped and then be restarted."""
     study = opened(tmp_path)
     for number, loss in enumerate((1.0, 2.0)):
         study.next()
@@ -216,7 +216,7 @@ def test_a_stopped_trial_stays_stopped(tmp_path: Path) -> None:
     assert [trial.state for trial in study.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
 
 
-def test_rungs_are_powers_of_the_factor_from_the_grace_on_and_before_the_end() -> None:
+def test_rungs_are_the_grace_times_powers_of_the_factor_before_the_end() -> None:
     asha = AshaConfig(grace=2, factor=3)
     assert [position for position in range(1, 60) if is_rung(position, asha, 54)] == [2, 6, 18]
     assert [position for position in range(1, 60) if is_rung(position, asha, 55)] == [2, 6, 18, 54]
@@ -225,15 +225,15 @@ def test_rungs_are_powers_of_the_factor_from_the_grace_on_and_before_the_end() -
 @pytest.mark.parametrize(
     ("value", "others", "behind"),
     [
-        (9.0, [], False),  # the first always continues
-        (2.0, [1.0], True),  # of two, the better one
+        (9.0, [], False),  # the first trial at a rung
+        (2.0, [1.0], True),  # the better one of two
         (0.5, [1.0], False),
-        (1.0, [1.0], False),  # ties continue together
+        (1.0, [1.0], False),  # tied with the best
         (2.0, [1.0, 3.0, 4.0, 5.0], True),  # one of five
         (2.0, [1.0, 3.0, 4.0, 5.0, 6.0], False),  # two of six
     ],
 )
-def test_the_best_third_continues(value: float, others: list[float], behind: bool) -> None:
+def test_only_the_best_third_of_the_trials_at_a_rung_continues(value: float, others: list[float], behind: bool) -> None:
     assert should_prune(value, others, 3) is behind
 
 

@@ -1,4 +1,4 @@
-"""One SQLite MLflow for all tests of tracking: creating one takes seconds."""
+"""A SQLite MLflow shared by all tests of tracking, since creating one takes seconds."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from agggen_platform.tracking import Tracker
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs with an MLflow in it."""
+    """A folder of runs with an MLflow database."""
     folder = tmp_path_factory.mktemp("runs of a test")
     with Tracker(experiment="toys", run_name="first", runs_dir=folder):
         pass
@@ -26,7 +26,7 @@ def messages() -> list[str]:
 
 @pytest.fixture
 def track(runs: Path, messages: list[str], request: pytest.FixtureRequest) -> Callable[..., Tracker]:
-    """Makes the tracker of a run that is named after the test."""
+    """Returns a function that creates the tracker of a run named after the test."""
 
     def make(name: str = "", **options: Any) -> Tracker:
         run_name = f"{request.node.originalname}{name}"

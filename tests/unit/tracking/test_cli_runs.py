@@ -35,7 +35,7 @@ def table(out: str) -> dict[str, dict[str, str]]:
 
 
 def killed(tracker: Tracker, parent: Tracker | None = None) -> None:
-    """Writes the log of a run that was killed before any entry was sent to MLflow."""
+    """Writes the log of a run that was killed before anything was sent to MLflow."""
     about = {"experiment": "toys", "run": tracker.run_name, "mlflow": tracker.uri, "tags": {}, "time": 5.0}
     log = Journal(tracker.path)
     log.append({"event": "start", **about} | ({"parent": parent.run_name} if parent else {}))
@@ -79,7 +79,7 @@ def test_compare_prints_the_address_of_trials(agggen: Run, track: Track, runs: P
     query = {name: json.loads(parse_qs(address.query)[name][0]) for name in ("runs", "experiments")}
     known = {run.name: run for run in find_runs(runs)}
     assert (code, out.partition("#")[0], address.path) == (0, "http://127.0.0.1:5000/", "/compare-runs")
-    assert address.query.startswith("runs="), "MLflow's page fails where another parameter comes first"
+    assert address.query.startswith("runs="), "MLflow's page fails if this parameter is not the first"
     assert query["runs"] == [known[f"{parent.run_name[:-6]}{trial}"].run_id for trial in ("-t0", "-t1")]
     assert mlflow_client(parent.uri).get_experiment(query["experiments"][0]).name == "toys"
 
@@ -125,7 +125,7 @@ def test_ui_has_no_password_on_the_command_line(agggen: Run, tmp_path: Path, mon
     assert "--host 127.0.0.1 --port 5050" in " ".join(folder_words)
 
 
-def test_runs_of_an_unreachable_server_are_waited_for_once(agggen: Run, tmp_path: Path) -> None:
+def test_sync_waits_only_once_for_an_unreachable_server(agggen: Run, tmp_path: Path) -> None:
     uri = f"http://127.0.0.1:{free_ports(1)[0]}"
     for name in ("one", "two", "three"):
         tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)

@@ -18,14 +18,14 @@ def test_entries_are_read_from_any_line_on(tmp_path: Path) -> None:
     log.append(metrics(0, **values))
     log.append(metrics(1, loss=2.0))
     log.close()
-    log.append(metrics(2, loss=3.0))  # opens it again
+    log.append(metrics(2, loss=3.0))  # a second writer
     first, second, third = entries(path)
     assert first.event is not None
     assert str(metric_values(first.event)) == str(values)
     assert list(entries(path, first.end)) == [second, third]
     assert third.end == path.stat().st_size
     for line in path.read_text(encoding="utf-8").splitlines():
-        json.loads(line, parse_constant=lambda constant: 1 / 0)  # plain JSON: no NaN
+        json.loads(line, parse_constant=lambda constant: 1 / 0)  # standard JSON, without NaN
 
 
 def test_an_incomplete_line_of_a_killed_writer_is_skipped(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_an_incomplete_line_of_a_killed_writer_is_skipped(tmp_path: Path) -> Non
     Journal(path).append(metrics(0, loss=1.0))
     with path.open("a") as torn:
         torn.write('{"event": "metrics", "st')
-    assert [entry.event is None for entry in entries(path)] == [False]  # it may still be being written
+    assert [entry.event is None for entry in entries(path)] == [False]  # its writer may still be active
     Journal(path).append(metrics(1, loss=2.0))
     assert [entry.event and entry.event["step"] for entry in entries(path)] == [0, None, 1]
 

@@ -1,4 +1,4 @@
-"""An unavailable, silent or failing MLflow or artifact store: a message, a bounded wait, and no lost entry."""
+"""An unavailable, unresponsive or failing MLflow or artifact store: a message, a bounded wait, no lost entry."""
 
 import socket
 import time
@@ -15,15 +15,15 @@ from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import classify
-from tests.file_server import answering
+from tests.file_server import http_server
 from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import stub_server
 from tests.unit.tracking.conftest import run_of
 
 
 @contextmanager
-def silent() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts the connection and never answers
+def unresponsive_server() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts connections and never responds
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
@@ -47,23 +47,23 @@ def run_against(
 
 
 @pytest.mark.parametrize(
-    ("server", "why"),
+    ("server", "reason"),
     [
         (lambda: nullcontext(f"http://127.0.0.1:{free_ports(1)[0]}"), "Connection refused"),
-        (silent, "did not answer within 0.5 s"),
+        (unresponsive_server, "did not answer within 0.5 s"),
         (lambda: stub_server({}, (500, "")), "500 error responses"),
         (lambda: stub_server({}, (503, "")), "503 error responses"),
     ],
     ids=["refusing", "silent", "500", "503"],
 )
-def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server: Any, why: str, tmp_path: Path) -> None:
+def test_an_unavailable_server_delays_no_call_and_is_reported(server: Any, reason: str, tmp_path: Path) -> None:
     with server() as address:
         uri = address.replace("://", "://someone:hunter2@")
-        tracker, messages, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not silent)
+        tracker, messages, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not unresponsive_server)
     assert slowest < 1.0
     assert 0.5 <= end < 3.0
     assert len(list(entries(tracker.path))) == 102
-    for part in (why, "102 entries of run toy", f"agggen runs sync toy --runs {tmp_path}"):
+    for part in (reason, "102 entries of run toy", f"agggen runs sync toy --runs {tmp_path}"):
         assert part in messages[-1]
     assert "hunter2" not in "".join(messages) + tracker.ui_command() + tracker.path.read_text()
     (run,) = find_runs(tmp_path)
@@ -71,7 +71,7 @@ def test_an_unavailable_server_delays_no_call_and_is_reported_at_the_end(server:
 
 
 @pytest.mark.parametrize("server", [stub_server({}, (401, "")), nullcontext("nonsense://x")], ids=["401", "invalid"])
-def test_permanent_errors_are_not_waited_for(server: Any, tmp_path: Path) -> None:
+def test_permanent_errors_are_not_retried(server: Any, tmp_path: Path) -> None:
     with server as uri:
         _, messages, _, end = run_against(uri, tmp_path, 60)
     assert end < 10
@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) ->
 
 
 class ArtifactStore:
-    """Takes files by PUT, or answers with `status`."""
+    """An artifact store that accepts files by PUT, or responds with `status`."""
 
     status = 200
     requests = 0
@@ -96,7 +96,7 @@ class ArtifactStore:
         self.files: dict[str, bytes] = {}
 
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
-        status = self.status  # read before counting: a test changes it once it sees the request
+        status = self.status  # read before counting, since a test changes it after the request
         self.requests += 1
         if status == 200:
             self.files[request.path.rpartition("/")[2]] = body
@@ -107,7 +107,7 @@ class ArtifactStore:
 def store(runs: Path, request: pytest.FixtureRequest) -> Iterator[ArtifactStore]:
     """The artifact store of the experiment that is named after the test."""
     store = ArtifactStore()
-    with answering(store.answer) as address:
+    with http_server(store.answer) as address:
         mlflow_client(f"sqlite:///{runs}/mlflow.db").create_experiment(request.node.name, address)
         yield store
 

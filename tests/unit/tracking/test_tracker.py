@@ -1,4 +1,4 @@
-"""Runs in their log files and in a real SQLite MLflow; a value that MLflow rejects affects no other entry."""
+"""Runs in log files and in a SQLite MLflow; a value that MLflow rejects does not affect other entries."""
 
 import json
 import math
@@ -80,7 +80,7 @@ def test_metrics_on_several_datasets_belong_to_one_model(finished: tuple[Tracker
         ("e2e/dev", "bleu", 40.0),
         ("e2e/test", "bleu", 39.0),
     }
-    assert oddly_named.name == "s3---models-webnlg-3-0", "MLflow allows no / : and . in it"
+    assert oddly_named.name == "s3---models-webnlg-3-0", "MLflow forbids / : and . in model names"
 
 
 def test_texts_are_logged_as_a_table_for_mlflows_comparison_page(track: Track) -> None:
@@ -93,7 +93,7 @@ def test_texts_are_logged_as_a_table_for_mlflows_comparison_page(track: Track) -
     stored = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts" / "texts.json"
     table = json.loads(stored.read_text(encoding="utf-8"))
     (row,) = table["data"]
-    assert table["columns"][:2] == ["id", "text"], "MLflow's page groups by the first column and compares the second"
+    assert table["columns"][:2] == ["id", "text"], "MLflow groups by the first column and compares the second"
     assert dict(zip(table["columns"], row, strict=True)) == {
         "id": "r1",
         "triples": "Mill | food | Thai\nMill | area | city",
@@ -157,7 +157,7 @@ def test_a_parameter_keeps_its_first_value_and_the_user_is_told(track: Track, me
 
 def test_the_same_name_continues_the_same_run(track: Track, messages: list[str]) -> None:
     ids = set()
-    for part, steps in enumerate((range(0, 6), range(4, 10))):  # the second part resumes from the checkpoint of step 4
+    for part, steps in enumerate((range(0, 6), range(4, 10))):  # resumes from the checkpoint of step 4
         with track() as tracker:
             tracker.log_metrics({"seconds": float(part)})
             for step in steps:
@@ -166,13 +166,13 @@ def test_the_same_name_continues_the_same_run(track: Track, messages: list[str])
     assert len(ids) == 1
     assert curve(tracker, "loss") == [(step, 1 / (1 + step)) for step in range(10)]
     assert curve(tracker, "speed") == [(step, 100.0 + (step > 5)) for step in range(10)]
-    assert run_of(tracker).data.metrics["seconds"] == 1.0  # of a metric without steps, the last value
+    assert run_of(tracker).data.metrics["seconds"] == 1.0  # the last value of a metric without steps
     assert (run_of(tracker).info.status, run_of(tracker).data.tags["continued"]) == ("FINISHED", "1")
     assert messages == []
 
 
 def test_two_concurrent_copies_of_a_run_are_sent_by_one_of_them(track: Track, messages: list[str]) -> None:
-    """A job that is retried while its first copy still runs: both append to one file."""
+    """A job is retried while its first copy still runs; both append to the same file."""
     first, second = track(), track()
     with first:
         first.log_metrics({"first": 1.0}, 1)
@@ -196,7 +196,7 @@ BOTH = [(1, 0.5), (2, 0.25)]
     ],
     ids=["cursor", "log", "run"],
 )
-def test_a_run_that_lost_a_part(
+def test_a_run_whose_cursor_log_or_mlflow_run_was_lost(
     track: Track, messages: list[str], lose: Any, same: bool, points: list[Any], message: str
 ) -> None:
     with track(f"-{same}-{len(points)}") as before:
@@ -223,7 +223,7 @@ def test_another_experiment_gets_the_complete_run_log(track: Track, messages: li
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "why"),
+    ("error", "status", "reason"),
     [
         (ZeroDivisionError("no data"), "FAILED", "ZeroDivisionError: no data"),
         (KeyboardInterrupt(), "KILLED", "stopped: KeyboardInterrupt"),
@@ -232,24 +232,24 @@ def test_another_experiment_gets_the_complete_run_log(track: Track, messages: li
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_status_and_reason_of_the_end_of_a_run(track: Track, error: BaseException, status: str, why: str) -> None:
+def test_status_and_reason_of_the_end_of_a_run(track: Track, error: BaseException, status: str, reason: str) -> None:
     with pytest.raises(type(error)), track(f"-{type(error).__name__}") as tracker:
         raise error
     run = run_of(tracker)
     assert parsed(tracker.path.read_text())[-1]["status"] == run.info.status == status
-    assert run.data.tags["ended"] == why
+    assert run.data.tags["ended"] == reason
     with track(f"-{type(error).__name__}") as tracker:
         pass
     assert (run_of(tracker).info.status, run_of(tracker).data.tags["ended"]) == ("FINISHED", "finished")
 
 
-def test_a_child_waits_for_its_parent(track: Track, messages: list[str]) -> None:
+def test_a_child_run_is_sent_after_its_parent(track: Track, messages: list[str]) -> None:
     child = track("-child", parent="test_a_child_waits_for_its_parent-parent")
     with track("-parent") as parent, child:
         child.log_metrics({"loss": 1.0})
     assert run_of(child).data.tags["mlflow.parentRunId"] == parent.run_id
     assert messages == []
-    with track("-orphan", parent="nobody") as orphan:  # not waited for: no such run exists
+    with track("-orphan", parent="nobody") as orphan:  # no wait, since the parent does not exist
         pass
     assert "mlflow.parentRunId" not in run_of(orphan).data.tags
     assert "1 entries of run" in messages[0]

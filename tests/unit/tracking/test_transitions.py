@@ -1,4 +1,4 @@
-"""The table of transitions."""
+"""The table of transition probabilities."""
 
 import csv
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ ORDER = ("name", "eatType", "food", "priceRange", "customerRating")
 
 
 def bundle_of(names: tuple[str, ...]) -> Any:
-    """A model whose likeliest order of predicates is `names`; its predicate table is sorted."""
+    """A bundle whose most probable order of predicates is `names`; its predicate table is sorted."""
     size = len(names) + 1
     states = torch.eye(size)  # row r: the predicate of rank r
     table = sorted(names)
@@ -24,7 +24,7 @@ def bundle_of(names: tuple[str, ...]) -> Any:
     return SimpleNamespace(model=SimpleNamespace(transitions=parameters), encoder=encoder)
 
 
-def test_the_likeliest_next_predicates_come_first() -> None:
+def test_the_most_probable_next_predicates_come_first() -> None:
     rows = list(csv.DictReader(transitions_table(bundle_of(ORDER)).splitlines()))
     assert {row["relation"] for row in rows} == {"next fact", "same fact"}
     for relation in ("next fact", "same fact"):

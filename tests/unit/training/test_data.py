@@ -1,4 +1,4 @@
-"""The data of a training job: rejected records and texts are reported."""
+"""Data of a training job: rejected records and texts are reported."""
 
 import json
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from agggen_platform.training.job import data_of, train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
-def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfig:
-    """A corpus of the catalogue whose training split has `bad` rows of 20 that cannot be read."""
+def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, invalid_rows: int) -> JobConfig:
+    """A job on a catalogue corpus in whose training split `invalid_rows` of 20 rows are invalid."""
     (home / "e2e").mkdir()
     good = ['"name[Blue Door], food[Thai]",Blue Door is Thai.', '"name[Mill], food[Polish]",Mill serves Polish food.']
-    rows = [*(good[number % 2] for number in range(20 - bad)), *['"?",Bad.'] * bad]
+    rows = [*(good[number % 2] for number in range(20 - invalid_rows)), *['"?",Bad.'] * invalid_rows]
     (home / "e2e" / "trainset.csv").write_text("\n".join(["mr,ref", *rows]) + "\n", encoding="utf-8")
     (home / "e2e" / "devset.csv").write_text("\n".join(["mr,ref", *good]) + "\n", encoding="utf-8")
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(home))
@@ -34,7 +34,7 @@ def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfi
 
 
 def test_invalid_rows_are_reported_and_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = replace(catalogue(tmp_path, monkeypatch, bad=1), max_reject_share=0.5)
+    config = replace(catalogue(tmp_path, monkeypatch, invalid_rows=1), max_reject_share=0.5)
     messages: list[str] = []
     train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append)
     path = tmp_path / "runs" / "r" / "rejects.jsonl"
@@ -44,7 +44,7 @@ def test_invalid_rows_are_reported_and_listed(tmp_path: Path, monkeypatch: pytes
 
 
 class Short(SentenceSegmenter):
-    """A segmenter that fails on some texts, like BERT on long ones."""
+    """A segmenter that fails on some texts, as BERT does on long ones."""
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         if any("Café Zoë" in text or "Strada" in text for text in texts):
@@ -74,10 +74,10 @@ def test_a_text_that_cannot_be_segmented_is_reported(tmp_path: Path, monkeypatch
     ]
     messages.clear()
     assert train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append, on_evaluation=stop).trained
-    assert len(messages) == 2, "a resumed run reports the same texts"
+    assert len(messages) == 2, "a resumed run must report the same texts"
 
 
-def test_a_record_with_too_many_triples_is_not_a_sample(tmp_path: Path) -> None:
+def test_records_with_too_many_triples_are_not_sampled(tmp_path: Path) -> None:
     vast = Record("vast", tuple(Triple("Vast", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)), (Reference("Vast."),))
     corpus = write_corpus(tmp_path / "toy")
     write_records(corpus / "large.parquet", [vast, *RECORDS[:3]], "toy", "large")
@@ -89,7 +89,7 @@ def test_a_record_with_too_many_triples_is_not_a_sample(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "now", "message"),
     [
-        ({"inference.verify": "strict"}, {}, ""),  # a run that was started before there was this setting
+        ({"inference.verify": "strict"}, {}, ""),  # a run of a version without this setting
         ({}, {"inference.verify": "off"}, r"inference\.verify was 'strict' and is 'off'"),
         ({"training.start": "a"}, {"training.start": "b"}, ""),  # compared by the content
         ({"start": "12"}, {"start": "34"}, "start was '12' and is '34'"),
@@ -107,4 +107,4 @@ def test_runs_differ_in_settings_that_affect_the_result(
 
 def test_too_many_invalid_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CorpusError, match=r"e2e/train: 3 of .* records were rejected .*at most 5\.0%.* the first"):
-        data_of(catalogue(tmp_path, monkeypatch, bad=3))
+        data_of(catalogue(tmp_path, monkeypatch, invalid_rows=3))

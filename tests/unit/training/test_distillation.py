@@ -32,7 +32,7 @@ RECORDS = st.lists(
 
 
 def connected(triples: tuple[Triple, ...]) -> bool:
-    """Whether the two parts of every division of the triples share a name."""
+    """Whether the triples are connected: in every bipartition, the parts share a name."""
     names = [{triple.subject, triple.object} for triple in triples]
     for size in range(1, len(triples)):
         for chosen in itertools.combinations(range(len(triples)), size):
@@ -137,7 +137,7 @@ def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Run
     assert student.bundle.sources["start"] == fingerprint(SHIPPED["elements"])
     assert student.predicates == teacher.encoder.predicates[1:] and student.bundle.inference == teacher.inference
     assert student.bundle.encoder.vocabulary.words == teacher.encoder.vocabulary.words
-    assert student.bundle.lexicon == teacher.lexicon, "people's words, not those of the teacher's texts"
+    assert student.bundle.lexicon == teacher.lexicon, "the lexicon must be that of the human texts"
     (folder,) = Path("runs").glob("texts-*")
     written, data = agggen.load_dataset(folder), agggen.load_dataset("elements")
     assert 8 <= len(written.train) <= 12 and written.dev
@@ -150,7 +150,7 @@ def test_a_student_learns_from_texts_that_pass_the_check(records: Path, run: Run
     code, repeated, err = run(*arguments, "training.joint.epochs=1")
     assert (code, repeated) == (0, out) and "This run is finished" in err
     for file in (*folder.glob("*.parquet"), folder / "rejects.jsonl"):
-        file.unlink()  # as if it had been killed before
+        file.unlink()  # as after a kill
     code, repeated, _ = run(*arguments, "training.joint.epochs=1")
     assert (code, repeated) == (0, out)
     assert texts and texts == {file: file.stat().st_mtime_ns for file in folder.glob("teacher-*/texts/*")}

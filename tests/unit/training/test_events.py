@@ -1,4 +1,4 @@
-"""Messages of workers reach the user and the metrics; restarts without progress are counted."""
+"""Messages of workers are passed on to the user and the metrics; restarts without progress are counted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_restarts_without_a_newer_checkpoint_are_counted(job: Job) -> None:
 
 
 def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
-    """Later ones of other workers only report the loss of this worker."""
+    """Later reasons, of other workers, only report the loss of this worker."""
     job.receive(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
     job.receive(("attempt", None))
     assert job.monitor.failure == "worker 1: the disk is gone"
@@ -73,7 +73,7 @@ def test_events_remarks_and_system_metrics_arrive_in_order(job: Job) -> None:
     assert job.notes == ["3 of 3 workers train", "an older one", "2 of 3 workers train again (restart 1)"]
 
 
-def test_silent_workers_are_reported(job: Job) -> None:
+def test_workers_without_heartbeats_are_reported(job: Job) -> None:
     assert not job.monitor.alive
     job.monitor.handle([WorkerMessage("workers", 3)], 0.0)
     assert job.monitor.alive
@@ -84,7 +84,7 @@ def test_silent_workers_are_reported(job: Job) -> None:
     assert job.notes == ["3 of 3 workers train", waiting, waiting]
 
 
-def test_a_stop_request_is_returned_by_the_heartbeat() -> None:
+def test_the_heartbeats_response_contains_a_stop_request() -> None:
     coordinator = RunCoordinator()
     assert not coordinator.heartbeat() and coordinator.state() == (False, 0)
     coordinator.stop()
@@ -97,7 +97,7 @@ def test_a_stop_request_is_returned_by_the_heartbeat() -> None:
 def test_a_stage_that_ends_again_after_a_restart_does_not_move_the_common_loss_curve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker died after the end of the baseline, before its last checkpoint was stored."""
+    """As after a crash between the end of the baseline and the upload of its last checkpoint."""
     steps: list[int] = []
     tracker = Tracker(runs_dir=tmp_path)
     monkeypatch.setattr(tracker, "log_metrics", lambda metrics, step: steps.extend([step] * ("dev_loss" in metrics)))

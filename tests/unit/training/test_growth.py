@@ -1,4 +1,4 @@
-"""Growth by new words and predicates does not change a model's distributions (float64, up to rounding)."""
+"""Adding words and predicates does not change a model's distributions (float64, up to rounding)."""
 
 import copy
 from dataclasses import replace
@@ -33,7 +33,7 @@ NEW = [
     Record.of({"id": "Ulm", "triples": [["Mira", "area", "a"], ["Mira", "area", "b"]], "references": ["Mira in Ulm."]}),
 ]
 PROMOTED = [record("Mill", "The price of Mill is cheap.", price="cheap")]
-"""`price` was a word of records alone, and is now one of texts."""
+"""`price` occurred only in records before, and occurs in these texts."""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_known_words_and_predicates_keep_their_ids_and_vectors(bundle: Bundle) -
 
 
 def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
-    """Exactly: a new predicate has the vectors of the unknown one, and `area_2` those of `area`."""
+    """New predicates have the vectors of the unknown predicate, `area_2` those of `area`."""
     encoder, model = larger(bundle)
     assert bundle.generator().planner.plan(OLD, k=20) == Generator(model, encoder).planner.plan(OLD, k=20)
     assert bundle.encoder.unknown(NEW[0]) and not encoder.unknown(NEW[0])
@@ -81,7 +81,7 @@ def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
 
 
 def test_old_texts_keep_their_likelihood(bundle: Bundle) -> None:
-    """New words take probability from [UNK] only."""
+    """New words reduce only the probability of [UNK]."""
     encoder, model = larger(bundle)
     likelihoods = []
     for net, own_encoder in ((bundle.model, bundle.encoder), (model, encoder)):
@@ -117,7 +117,7 @@ def test_a_source_word_that_becomes_an_output_word_changes_only_the_normalisatio
 
 @pytest.mark.parametrize("verify", ["strict", "off"])
 def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
-    """If [UNK] is improbable, as after training; otherwise a new word may be generated."""
+    """[UNK] is made improbable, as after training; otherwise new words might be generated."""
     bundle.model.output_bias.data[UNK] = -30.0
     encoder, model = larger(bundle)
     config = replace(bundle.inference, verify=verify)
@@ -126,7 +126,7 @@ def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
     assert before == after
 
 
-def test_growth_without_new_words_changes_nothing(bundle: Bundle) -> None:
+def test_growth_without_new_words_does_not_change_the_model(bundle: Bundle) -> None:
     encoder, weights = grown(bundle, OLD, min_count=1)
     assert encoder.vocabulary.words == bundle.encoder.vocabulary.words
     assert all(torch.equal(weights[name], value) for name, value in bundle.model.state_dict().items())

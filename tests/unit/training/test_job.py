@@ -51,7 +51,7 @@ def test_a_job_writes_a_bundle_and_returns_its_address(whole: TrainedRun, config
     bundle = load_bundle(whole.path)
     assert bundle.sources[f"{corpus}/train"] == fingerprint_of(RECORDS[:8])
     assert bundle.config["model"]["width"] == 8
-    assert "cluster" not in bundle.config, "a bundle does not depend on the cluster"
+    assert "cluster" not in bundle.config, "a bundle must not depend on the cluster"
     assert bundle.metrics["joint.updates"] == 6
 
 
@@ -66,7 +66,7 @@ def test_the_run_log_is_complete(whole: TrainedRun, corpus: Path) -> None:
     steps = [event["step"] for event in log if event["event"] == "metrics" and "baseline/train_loss" in event["values"]]
     assert steps == [1, 2, 3, 4, 5, 6]
     both = [(e["step"], *e["values"]) for e in log if e["event"] == "metrics" and "dev_loss" in e["values"]]
-    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "one curve for both stages"
+    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "not one curve"
     (model,) = [event for event in log if event["event"] == "model"]
     assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole.bundle.metrics)
     table = json.loads((run / "texts.json").read_text())
@@ -80,7 +80,7 @@ def test_the_run_log_is_complete(whole: TrainedRun, corpus: Path) -> None:
     plain, planned = ((run / "samples" / f"{stage}-002.txt").read_text() for stage in ("baseline", "joint"))
     assert plain.startswith("Record Cotto\n") and planned.startswith("Record Cotto\n")
     assert (run / "transitions.csv").read_text().startswith("last,relation,next,probability\n,next fact,")
-    assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
+    assert "\n  [" in planned and "\n  [" not in plain, "only samples of the joint model have plans"
 
 
 def test_a_finished_run_is_not_trained_again(whole: TrainedRun, config: JobConfig, corpus: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_signal_saves_a_checkpoint_and_the_same_call_resumes(
     assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before
     shown: list[TrainingEvent] = []
     done = train_job(config, "r", runs_dir=tmp_path, show=shown.append)
-    assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "no update is repeated"
+    assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "an update was repeated"
     assert fingerprint(done.path) == fingerprint(whole.path)
 
 
@@ -154,7 +154,7 @@ def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Pa
 
 @pytest.fixture
 def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A folder in a store, and an empty cache of bundles."""
+    """The address of a folder in a store; the cache of bundles is empty."""
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     return f"{s3}/models"
 
@@ -182,13 +182,13 @@ def _unplugged(*_: object) -> str:
 
 
 def _no_updates(event: TrainingEvent) -> None:
-    assert event.kind == "end", "everything was trained already"
+    assert event.kind == "end", "training must be complete already"
 
 
 def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
     whole: TrainedRun, config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
-    """The name of a run does not depend on its store."""
+    """Both stores' runs have the same name."""
     shutil.copytree(whole.path.parent, tmp_path / "runs" / "whole")
     bundle = tmp_path / "runs" / "whole" / "bundle"
     inode = bundle.stat().st_ino
@@ -198,7 +198,7 @@ def test_a_job_with_another_store_keeps_the_bundle_in_the_folder_of_runs(
             done = train_job(remote, "whole", runs_dir=tmp_path / "runs", fresh=fresh)
             assert done.trained and done.address == f"{url}/whole/bundle"
             assert fingerprint(done.path) == fingerprint(bundle)
-            assert bundle.stat().st_ino == inode, "it was removed"
+            assert bundle.stat().st_ino == inode, "the local bundle was removed"
     assert not train_job(config, "whole", runs_dir=tmp_path / "runs").trained
 
 
@@ -221,7 +221,7 @@ def test_a_run_resumed_on_another_machine_continues_its_log_and_its_run_in_mlflo
     assert fingerprint(done.path) == fingerprint(whole.path)
     log = events(tmp_path / "b" / "r")
     assert [event["event"] for event in log].count("start") == 2
-    assert events(tmp_path / "store" / "r") == log, "the end included"
+    assert events(tmp_path / "store" / "r") == log, "the log must include the end"
     samples = sorted(path.name for path in (tmp_path / "store" / "r" / "samples").iterdir())
     assert samples == [f"{stage}-00{epoch}.txt" for stage in ("baseline", "joint") for epoch in (1, 2)]
     client = MlflowClient(uri)
@@ -236,7 +236,7 @@ def test_a_run_resumed_on_another_machine_continues_its_log_and_its_run_in_mlflo
 def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig, tmp_path: Path, bucket: str) -> None:
     import boto3
 
-    remote = replace(config, storage=replace(config.storage, url=bucket, checkpoint_seconds=3600.0))  # one an epoch
+    remote = replace(config, storage=replace(config.storage, url=bucket, checkpoint_seconds=3600.0))  # one per epoch
     run = Folder(f"{bucket}/r")
     client, (name, _, prefix) = boto3.client("s3"), run.address.removeprefix("s3://").partition("/")
     before: list[dict[str, int]] = []
@@ -253,7 +253,7 @@ def test_a_job_whose_claim_was_taken_over_writes_nothing_more(config: JobConfig,
     assert len(client.list_multipart_uploads(Bucket=name)["Uploads"]) == 1
 
 
-def test_a_job_killed_after_its_bundle_completes_its_log_when_repeated(
+def test_a_job_killed_after_its_bundle_was_written_completes_its_log_when_repeated(
     whole: TrainedRun, config: JobConfig, tmp_path: Path
 ) -> None:
     shutil.copytree(whole.path.parent, tmp_path / "whole")
@@ -269,7 +269,7 @@ def test_a_job_killed_after_its_bundle_completes_its_log_when_repeated(
     assert (log[-1]["event"], log[-1]["status"]) == ("end", "FINISHED")
     assert sum(e["event"] == "end" for e in log) == 1
     train_job(config, "whole", runs_dir=tmp_path)
-    assert events(tmp_path / "whole") == log, "the log is completed only once"
+    assert events(tmp_path / "whole") == log, "the end was logged twice"
 
 
 # --- names ---
@@ -293,7 +293,7 @@ def test_a_second_concurrent_job_of_the_same_name_is_refused(config: JobConfig, 
 
 
 def test_a_store_without_a_bucket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run was written to the folder ``s3:`` in the working directory."""
+    """Regression: the run was written to a local folder ``s3:``."""
     monkeypatch.chdir(tmp_path)
     config = config_of(tmp_path / "corpus")
     with pytest.raises(ConfigError, match="'s3://' names no bucket"):

@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> CheckpointStore:
 
 
 class OneOfTwo(WorkerGroup):
-    """One of two workers; `choices` are what worker 0 broadcasts."""
+    """A group of two workers in one process; worker 0 broadcasts through `choices`."""
 
     def __init__(self, rank: int, choices: list[Any]) -> None:
         self.rank, self.size, self.choices = rank, 2, choices
@@ -34,7 +34,7 @@ class OneOfTwo(WorkerGroup):
 
 
 def test_all_workers_restore_the_choice_of_worker_0(store: CheckpointStore) -> None:
-    """The newest is damaged: worker 0 chooses the previous one, worker 1 does not choose."""
+    """The newest checkpoint is damaged: worker 0 chooses the previous one, worker 1 takes this choice."""
     with StoreKeeper(store, SINGLE_WORKER) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
     newest, older = store._indexed("baseline")
@@ -49,11 +49,11 @@ def test_all_workers_restore_the_choice_of_worker_0(store: CheckpointStore) -> N
     with StoreKeeper(CheckpointStore(Folder(f"{store.folder}/nowhere")), OneOfTwo(0, choices)) as keeper:
         assert not keeper.restore(trainer())
     with StoreKeeper(store, OneOfTwo(1, choices)) as keeper:
-        assert not keeper.restore(trainer()), "although there is a checkpoint"
+        assert not keeper.restore(trainer()), "worker 1 must not choose a checkpoint itself"
 
 
 class Slow(CheckpointStore):
-    """A store whose uploads wait for the test."""
+    """A store whose uploads wait until the test releases them."""
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
@@ -77,17 +77,17 @@ def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) ->
             training.progress.step = step
             keeper.save(training)
         keeper.save(joint_training)
-        training.progress.step = 99  # the keeper has a copy
+        training.progress.step = 99  # the keeper must have copied it
         assert not slow.stored
         slow.may_save.set()
-    assert slow.stored == [("baseline", 0), ("baseline", 5), ("joint", 0)], "the block waits for the last one"
+    assert slow.stored == [("baseline", 0), ("baseline", 5), ("joint", 0)], "the block must wait for the last upload"
 
 
 @pytest.mark.parametrize("at_end", [False, True])
 def test_a_checkpoint_that_could_not_be_stored_is_an_error_of_the_next_save_or_at_the_end(
     store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, at_end: bool
 ) -> None:
-    """A stopped run must not report that it can resume from there."""
+    """Otherwise a stopped run would report a checkpoint that is not stored."""
 
     def fail(*_: object) -> SavedCheckpoint:
         raise StorageError("the bucket is gone")

@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> JobConfig:
 
 
 def content(prepared: Prepared) -> tuple[object, ...]:
-    """All parts, for comparisons."""
+    """All parts of the prepared data, for comparison."""
     encoder = prepared.encoder
     described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
     return *described, list(prepared.train), list(prepared.dev), prepared.segmenter
@@ -37,11 +37,11 @@ def test_examples_are_read_unchanged(config: JobConfig, tmp_path: Path) -> None:
     read = read_prepared(Folder(str(tmp_path)), place)
     expected = prepare(config, DATA.train, DATA.dev)
     assert content(read) == content(written) == content(expected)
-    assert fingerprint(read.train) == fingerprint(expected.train), "checkpoints are compatible"
-    assert read.train[0].required, "the toy corpus has constraints"
+    assert fingerprint(read.train) == fingerprint(expected.train), "checkpoints would be incompatible"
+    assert read.train[0].required, "the toy corpus must have constraints"
 
 
-def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_is_read_unchanged(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = prepare(config, DATA.train, DATA.dev)
     masks = {"required": (1 << 23, 0), "forbidden": (0, 5)}
     odd = replace(random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), **masks)
@@ -98,7 +98,7 @@ def test_an_incomplete_folder_is_written_again_and_damaged_examples_are_refused(
 ) -> None:
     folder = Folder(str(tmp_path))
     _, place = load_or_prepare(folder, config, DATA)
-    folder.delete(f"{place}/encoder.json")  # the file that is written last
+    folder.delete(f"{place}/encoder.json")  # written last
     written, _ = load_or_prepare(folder, config, DATA)
     assert content(read_prepared(folder, place)) == content(written)
     whole = folder.read(f"{place}/train.parquet")

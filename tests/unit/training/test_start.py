@@ -1,4 +1,4 @@
-"""Training that starts with the weights of another run: the same model as a run of both stages; incompatible starts."""
+"""Training from the weights of another run: same model as a run of both stages; incompatible starts."""
 
 import shutil
 from collections.abc import Mapping
@@ -24,33 +24,32 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
     return config_of(write_corpus(tmp_path_factory.mktemp("start") / "toy"))
 
 
-def without(config: JobConfig, stage: str, **training: Any) -> JobConfig:
-    """Skips a stage."""
+def without_stage(config: JobConfig, stage: str, **training: Any) -> JobConfig:
     skipped = {stage: replace(config.training.joint, epochs=0)}
     return replace(config, training=replace(config.training, **skipped, **training))
 
 
 def from_start(config: JobConfig, start: Path, **model: Any) -> JobConfig:
-    return replace(without(config, "baseline", start=str(start)), model=replace(config.model, **model))
+    return replace(without_stage(config, "baseline", start=str(start)), model=replace(config.model, **model))
 
 
 @pytest.fixture(scope="module")
 def start(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain Transformer."""
-    return train_job(without(config, "joint"), "plain", runs_dir=tmp_path_factory.mktemp("runs")).path
+    """The bundle of a plain Transformer (baseline stage only)."""
+    return train_job(without_stage(config, "joint"), "plain", runs_dir=tmp_path_factory.mktemp("runs")).path
 
 
 def weights(path: Path) -> Mapping[str, torch.Tensor]:
     return load_bundle(path).model.state_dict()
 
 
-def test_two_runs_of_one_stage_give_the_model_of_one_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    whole = train_job(config, "whole", runs_dir=tmp_path)
+def test_separate_runs_of_the_stages_train_the_same_model(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    both_stages = train_job(config, "whole", runs_dir=tmp_path)
     joint_run = train_job(from_start(config, start), "second", runs_dir=tmp_path)
-    expected, result = weights(whole.path), weights(joint_run.path)
+    expected, result = weights(both_stages.path), weights(joint_run.path)
     assert all(torch.equal(expected[name], result[name]) for name in expected)
-    assert not torch.equal(weights(start)["embedding.weight"], result["embedding.weight"]), "the joint stage trained"
-    assert "start" in joint_run.bundle.sources and "start" not in whole.bundle.sources
+    assert not torch.equal(weights(start)["embedding.weight"], result["embedding.weight"]), "no joint training"
+    assert "start" in joint_run.bundle.sources and "start" not in both_stages.bundle.sources
     assert set(joint_run.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
 
 
@@ -78,7 +77,7 @@ def test_workers_read_the_same_start(config: JobConfig, start: Path, tmp_path: P
     assert result.keys() == written.start.keys()
     assert all(torch.equal(result[name], written.start[name]) for name in result)
     other = replace(second_stage, model=replace(second_stage.model, predicate_dim=second_stage.model.predicate_dim + 3))
-    assert load_or_prepare(folder, other, data_of(other))[1] != place, "what is taken from the start differs"
+    assert load_or_prepare(folder, other, data_of(other))[1] != place, "the start was ignored"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: 
     before = default_name("toy", second_stage, data_of(second_stage))
     train_job(second_stage, "r", runs_dir=tmp_path)
     shutil.rmtree(place)
-    retrained = train_job(without(config, "joint", seed=5), "other", runs_dir=tmp_path)
+    retrained = train_job(without_stage(config, "joint", seed=5), "other", runs_dir=tmp_path)
     shutil.copytree(retrained.path, place)
     assert default_name("toy", second_stage, data_of(second_stage)) != before
     with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
@@ -114,4 +113,4 @@ def test_a_start_is_identified_by_its_content_not_its_address(config: JobConfig,
     shutil.copytree(start, tmp_path / "moved")
     assert not train_job(from_start(config, tmp_path / "moved"), "r", runs_dir=tmp_path).trained
     with pytest.raises(ConfigError, match=r"start was '.*' and is None"):
-        train_job(without(config, "baseline"), "r", runs_dir=tmp_path)
+        train_job(without_stage(config, "baseline"), "r", runs_dir=tmp_path)

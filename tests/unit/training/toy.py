@@ -1,4 +1,4 @@
-"""A corpus and a configuration with which a job takes a second, and a preset with longer epochs."""
+"""A corpus and a configuration for jobs of a second, and a preset with longer epochs."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ TINY = [
     *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
     *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12"),
 ]
-"""Overrides that reduce the training of a preset to seconds."""
+"""Overrides with which training on a preset takes seconds."""
 
 
 def write_preset(folder: Path, copies: int = 20) -> Path:
@@ -66,7 +66,7 @@ def write_preset(folder: Path, copies: int = 20) -> Path:
 
 
 def config_of(corpus: Path, **stage: Any) -> JobConfig:
-    """Its MLflow cannot exist, which costs no time: only the run log is written."""
+    """A job on `corpus`; its invalid tracking URI disables MLflow, so only the run log is written."""
     settings = SETTINGS | {
         "corpus": {"name": str(corpus)},
         "training": SETTINGS["training"] | dict.fromkeys(("baseline", "joint"), STAGE | stage),

@@ -1,4 +1,4 @@
-"""Checkers with the lexicons of whole corpora, learned once per session."""
+"""Checkers with lexicons of corpora, learned once per session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agggen.verification.check import Checker
 from agggen.verification.learning import learn
 
 Learned = tuple[Checker, list[Record], Callable[[str], list[Record]]]
-"""A checker with the lexicon of a corpus, the corpus's training records, and the records of a split by name."""
+"""A checker with the lexicon of a corpus, its training records, and a function that loads a split by name."""
 
 
 def _learned(corpus: str) -> Learned:

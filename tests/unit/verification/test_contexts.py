@@ -1,4 +1,4 @@
-"""Values in contexts of other predicates, and words that express a predicate that the record lacks."""
+"""Values in contexts of other predicates, and words that imply a predicate that the record lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ("Inn", "Bar", "Hall", "Mill", "Tavern")
 
 
 def inns(predicate: str, text: str, values: tuple[str, ...], kinds: tuple[str, ...] = KINDS) -> list[Record]:
-    """Records of one triple; `text` has placeholders for subject and value."""
+    """Records of one triple each; `text` has placeholders for subject and value."""
     return [
         example(f"{city} {kind}", predicate, value, text.format(f"{city} {kind}", value))
         for number, city in enumerate(CITIES)
@@ -54,7 +54,7 @@ INNS = learn(
         ("rating = high", "Zyx has a high customer rating.", []),
         ("rating = high", "Zyx is a high priced place and has a high customer rating.", []),
         ("rating = high; price = low", "A high priced place, Zyx has a low customer rating.", ["rating", "price"]),
-        ("rating = poor", "Zyx is a poor priced place.", []),  # no price is poor, so it may be another wording
+        ("rating = poor", "Zyx is a poor priced place.", []),  # "poor" is no price, so it may be a paraphrase
     ],
 )
 def test_a_value_in_the_context_of_another_predicate_is_misplaced(
@@ -116,7 +116,7 @@ LEXICON = learn([*RATED, *FED])
         ("food = rated soup", "Zyx is rated for rated soup.", ()),
         # `stars` is unknown from training
         ("food = Thai; stars = 5", "Zyx is rated with 5 stars, popular, and serves Thai food.", ()),
-        # opinions without a reason in the record
+        # opinions that the record does not support
         ("food = Thai", "Zyx, popular and Famous, serves traditional Thai.", ("popular", "Famous", "traditional")),
         ("food = Traditional Thai", "Zyx serves traditional Thai food.", ()),
         ("food = traditional", "Zyx serves traditional food.", ()),
@@ -156,7 +156,7 @@ UNTYPED = inns("rating", "{} is a hotel rated {} by guests.", ("1", "3", "5"))
 def test_a_value_must_be_in_the_record_if_texts_with_another_value_seldom_contain_it(
     with_other_value: int, implied: bool
 ) -> None:
-    """E2E: 45 % of the texts without a type contain "restaurant", and 5 % of those about pubs."""
+    """E2E: "restaurant" is in 45 % of the texts without a type, but in 5 % of those about pubs."""
     mixed = inns("type", "{} is a {} and hotel in town.", ("pub",))[:with_other_value]
     lexicon = learn([*HOTELS, *PUBS, *mixed, *UNTYPED])
     assert "hotel" not in lexicon.value_words and ("hotel" in lexicon.implies) == implied
@@ -177,7 +177,7 @@ def test_a_phrase_for_a_truth_value_does_not_cover_a_value_that_the_record_lacks
 def test_words_in_few_texts_or_of_a_predicate_of_nearly_all_records_imply_nothing() -> None:
     few = inns("rating", "{} is rated {} by guests.", ("1", "3", "5"), KINDS[:3])
     assert "rated" not in learn([*few, *FED]).implies
-    assert learn(RATED).implies.keys() <= OPINIONS, "all records have a rating"
+    assert learn(RATED).implies.keys() <= OPINIONS, "a predicate of all records is not implied"
     assert "rated" not in learn([*RATED, *FED, *inns("food", "{} serves rated {}.", ("Thai",), KINDS[:1])]).implies
 
 
@@ -200,7 +200,7 @@ def test_an_opinion_in_many_texts_of_a_predicate_expresses_it(with_opinion: int,
     assert (lexicon.implies.get("popular"), lexicon.implies["famous"]) == (implied, "famous")
 
 
-def test_words_of_a_users_sentence_are_supported() -> None:
+def test_words_of_user_defined_sentences_are_supported() -> None:
     own = replace(LEXICON, templates={"food": "{subject} is highly rated for {object}."})
     results = [unsupported(lexicon, "food = Thai", "Zyx is highly rated for Thai.") for lexicon in (LEXICON, own)]
     assert results == [("rated",), ()]

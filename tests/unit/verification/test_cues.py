@@ -1,4 +1,4 @@
-"""Cue words of predicates and roles of names, learned from training texts, and texts that contradict them."""
+"""Cue words of predicates and roles of names: learning from training texts, and detection of violations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.unit.verification.texts import example, record
 LANDS = ["".join(parts) for parts in product(("Ant", "Bel", "Cor", "Dor", "Est"), ("ia", "onia", "land", "mark"))]
 
 
-def lands(*texts: str, first: str, also: str = "", count: int = 20) -> list[Record]:
-    """For each land a record with a value, such as ``Language7``, of the predicates `first` and `also`.
+def lands(*texts: str, first: str, second: str = "", count: int = 20) -> list[Record]:
+    """Records about lands with values such as ``Language7`` of the predicates `first` and `second`.
 
     The texts take turns. Their placeholders are the land and the predicates.
     """
     records = []
     for number, land in enumerate(LANDS[:count]):
-        values = {name: f"{name.title()}{number}" for name in (first, also) if name}
+        values = {name: f"{name.title()}{number}" for name in (first, second) if name}
         text = texts[number % len(texts)].format(land, **values)
         records.append(example(land, first, values.pop(first), text, **values))
     return records
@@ -38,7 +38,7 @@ OTHERS = [
 ]
 LEXICON = learn(
     [
-        *lands("The language of {} is {language}; the currency is {currency}.", first="language", also="currency"),
+        *lands("The language of {} is {language}; the currency is {currency}.", first="language", second="currency"),
         *lands("The language of {} is {language}.", first="language"),
         *lands("{} is near {region}.", first="region", count=10),
         *lands("{} was born in {town}.", first="town"),
@@ -52,7 +52,7 @@ LEXICON = learn(
 )
 
 
-def test_what_is_learned() -> None:
+def test_learned_cues_and_roles() -> None:
     cues, predicates_of, roles = LEXICON.cues, LEXICON.predicates_of, LEXICON.roles_after
     assert "language" in cues["language"] and "currency" in cues["currency"]
     assert "language" not in cues["currency"] and "currency" not in cues["language"]
@@ -82,7 +82,7 @@ OZ = record("language = Ozish", "currency = Ozo", subject="Oz")
         ("Oz has a currency. The language of Oz is Ozish and Ozo.", ["currency"]),
         ("Ozo is money. The currency of Oz is Ozo.", []),
         ("Oz is near A.F.C. Ozish.", ["language"]),
-        ("The language Currency of Oz is Ozish and Ozo.", ["currency"]),  # the name Currency is no cue
+        ("The language Currency of Oz is Ozish and Ozo.", ["currency"]),  # a name is no cue
         ("Oz is in the east.", []),
     ],
 )
@@ -102,13 +102,13 @@ ULM = record("Ulm | mayor = Ann", "Ulm Castle | owner = Bob", "Ulm | code = UL",
     ("text", "names"),
     [
         ("The leader of Ulm is Ann.", []),
-        ("The leader of Ulm Castle is Ann.", ["Ulm Castle"]),  # the leader of something else
+        ("The leader of Ulm Castle is Ann.", ["Ulm Castle"]),  # the leader of another entity
         ("Ulm Castle is owned by Ann.", ["Ann"]),
-        ("The leader of Bob Hall is Eve.", []),  # the name Bob in it does not count
-        ("Ann is owned by Bob.", []),  # only words before names are compared
+        ("The leader of Bob Hall is Eve.", []),  # "Bob" inside a longer name is ignored
+        ("Ann is owned by Bob.", []),  # only words before names indicate roles
         ("Ulm Castle is owned by Bob Ulm.", []),
         ("Bob owned Ulm Castle by Ann.", []),
-        ("Ulm Castle is owned by UL.", []),  # no training text has the predicate `code`
+        ("Ulm Castle is owned by UL.", []),  # the predicate `code` is unknown from training
     ],
 )
 def test_names_in_roles_of_other_triples_are_found(text: str, names: list[str]) -> None:
@@ -135,7 +135,7 @@ HOME = record("town = Ulm", "home = Ur", subject="Oz")
         (FOREIGN, HOME, "", "Oz was born in Ur.", False),
         (FOREIGN, HOME, "", "Oz, who was born, lives in Ur.", False),
         (FOREIGN, HOME, "Born in Ulm, ", "Oz lives in Ur.", True),
-        (FOREIGN, HOME, "Born, ", "Oz lives in Ur.", True),  # a fault of the fact before
+        (FOREIGN, HOME, "Born, ", "Oz lives in Ur.", True),  # an error in the previous fact
         (FOREIGN, HOME, "Oz, a child of Ulm, ", "was born and lives in Ur.", True),  # the sentence has a value of town
         (FOREIGN, HOME, "Oz is a child of Ulm.", "Oz, who was born, lives in Ur.", False),
         (FOREIGN, record("town = Ulm", "home = Born Ur", subject="Oz"), "", "Oz lives in Born Ur.", True),
@@ -164,7 +164,7 @@ def test_lexicons_are_merged() -> None:
         assert first.merged(second).predicates_of["born"] == ("hatched", "town", "year")
     for merged in (LEXICON.merged(other), other.merged(LEXICON)):
         assert {"language", "spoken"} <= {*merged.cues["language"]} and merged.cues["food"] == ("eat",)
-        assert "currency" not in merged.cues, "the other corpus has many wordings"
+        assert "currency" not in merged.cues, "the other corpus has too many paraphrases for a cue"
         assert merged.predicates_of["born"] == ("birthPlace", "town", "year")
         assert merged.predicates_of["sung"] == ("language",)
         assert {*merged.roles_after["leader of"]} == {"subject of mayor", "subject of boss"}

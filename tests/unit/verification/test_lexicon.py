@@ -1,4 +1,4 @@
-"""Learning of the lexicon from training texts, its files, and the files of a user's wordings and sentences."""
+"""The lexicon: learning from training texts, its file, and files of user-defined paraphrases and sentences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOUNS = ("city", "town", "port", "place", "site", "spot", "hub", "seat")
 
 
 def corpus(countries: dict[str, tuple[str, int]]) -> list[Record]:
-    """For each country and its number of cities: texts with its word, and texts with its name."""
+    """Texts about `count` cities per country: one with the country's adjective and one with its name for each city."""
     return [
         example(f"{city} {country}", "country", country, text)
         for country, (word, count) in countries.items()
@@ -32,7 +32,7 @@ def corpus(countries: dict[str, tuple[str, int]]) -> list[Record]:
 
 
 def in_lands() -> list[Record]:
-    """Records of three other predicates."""
+    """Records with the predicates country, state and district."""
     names = ("country", "state", "district")
     return [example(city, name, f"{city}land", f"{city} lies in {city}land.") for name in names for city in CITIES]
 
@@ -67,12 +67,12 @@ def test_neither_another_value_nor_a_wording_of_another_predicate_is_learned() -
     true = example("Graz Hut", "area", "city centre", "Graz Hut is in the city centre.")
     assert "riverside" not in learn([*false, true]).variants
     stars = inns("Inn", "area", "riverside", "has a star.", rating="1")
-    assert learn(stars).variants["riverside"] == ("star",), "no text has only one of the two predicates"
+    assert learn(stars).variants["riverside"] == ("star",), "no text distinguishes the two predicates"
     assert "riverside" not in learn([*stars, *inns("Hut", "rating", "1", "has a star.")]).variants
 
 
 def test_values_with_learned_wordings_are_in_alphabetical_order() -> None:
-    """Regression: their order, and the bytes of the lexicon's file, depended on the hash seed of the process."""
+    """Regression: the order, and so the lexicon's file, depended on the process's hash seed."""
     records = corpus({"Peru": ("Incan", 8), "Norway": ("polar", 8), "Netherlands": ("Dutch", 8)})
     assert list(learn(records).variants) == ["Netherlands", "Norway", "Peru"]
 
@@ -135,7 +135,7 @@ def test_truth_values_have_phrases_with_their_negation() -> None:
 
 
 def test_a_truth_value_without_a_phrase_is_whole_in_a_plain_clause() -> None:
-    """Regression: no text expressed it, not even a plain clause."""
+    """Regression: not even a plain clause expressed it."""
     people = [example(f"{city}o", "isAlive", value, f"{city}o acts.") for city in CITIES for value in ("true", "false")]
     checker = Checker(learn(people))
     for value, other in (("true", "false"), ("false", "true")):
@@ -197,12 +197,12 @@ def test_values_of_a_predicate_and_words_of_other_predicates_are_no_wordings() -
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_lexicon_comes_back_from_json(elements: Learned, tmp_path: Path) -> None:
+def test_the_json_round_trip_of_a_lexicon_is_lossless(elements: Learned, tmp_path: Path) -> None:
     for lexicon in (Lexicon(), elements[0].lexicon, learn(pubs()), Lexicon(variants={"Côte": ("Küste",)})):
         path = tmp_path / "lexicon.json"
         path.write_text(json.dumps(lexicon.as_dict(), ensure_ascii=False), encoding="utf-8")
         assert Lexicon.read(path) == lexicon
-    assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "missing parts are empty"
+    assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "parts missing in the file must be empty"
 
 
 def test_lexicons_are_merged(elements: Learned) -> None:

@@ -1,4 +1,4 @@
-"""Sentences for single triples: templates, phrases of another corpus, plain clauses, and the articles of names."""
+"""Sentences for single triples: templates, phrases of another corpus, plain clauses; articles of names."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
 def test_of_equally_frequent_templates_the_one_with_most_words_of_the_predicate_is_best(
     texts: tuple[str, ...], expected: int
 ) -> None:
-    """Unless it is doubtful; of two with as many words, the shorter one."""
+    """Unless it is doubtful; the shorter of two with equally many words."""
     records = [example("Ulm Inn", "buildBegin", "1973", text) for text in texts]
     best = texts[expected].replace("Ulm Inn", "{subject}").replace("1973", "{object}")
     assert learn(records).templates == {"buildBegin": best}
 
 
 def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_with_one_triple() -> None:
-    """Not a sentence that also expresses another triple, nor one in fewer than three texts."""
+    """Excluded: sentences that also express another triple, or that are in fewer than three texts."""
     frequent = inns(*["{} serves {} food. It is a pub."] * 3, values="Thai French Greek", eatType="pub")
     rare = ["The food of {} is {}. It is a pub."] * 2
     others = inns(*["{} serves {} food in the pub."] * 2, *rare, eatType="pub")
@@ -69,14 +69,14 @@ def test_with_few_texts_of_one_triple_a_template_is_a_frequent_sentence_with_one
         ([*frequent, *others], "{subject} serves {object} food."),
         ([*frequent[1:], *others], None),
         ([*frequent[1:], *others, single], "{subject} is {object}."),
-        ([*frequent, *others, single], "{subject} serves {object} food."),  # in more texts
+        ([*frequent, *others, single], "{subject} serves {object} food."),  # more frequent
         ([*frequent, *others, single, single, single], "{subject} is {object}."),
     ):
         assert learn(records).templates == ({"food": template} if template else {})
 
 
 def test_a_template_has_no_value_of_another_predicate() -> None:
-    """The template would express that value for all subjects. Values in few records are ordinary words."""
+    """Such a template would express this value for all subjects. Values of few records count as ordinary words."""
     prices = "low moderate high"
     records = inns(*["{} is a {} priced, average inn."] * 8, predicate="price", values=prices)
     records += inns(*["{} costs {}."] * 3, predicate="price", values=prices)
@@ -96,7 +96,7 @@ def test_a_filled_template_has_the_value_even_if_it_contains_placeholders(elemen
 
 
 def test_articles_before_names_are_those_of_the_training_texts() -> None:
-    """Mentions inside longer names, and names in fewer than three texts, do not count."""
+    """Mentions inside longer names, and names in fewer than three texts, are ignored."""
     texts = ["Aarhus lies in {}.", "{} has Aarhus.", "Aarhus ({})"]
     references = {
         "Denmark": [text.format("Denmark") for text in texts] + ["Aarhus is on the Denmark Strait."] * 9,
@@ -215,13 +215,13 @@ def test_common_phrases_with_in_are_only_for_places_and_times() -> None:
     assert texts == ["The location of Oda is online.", "Oda is located in Ulm.", "The location of Oda is 7 Oak Lane."]
 
 
-def test_templates_come_before_common_phrases_and_these_before_phrases_of_another_corpus() -> None:
+def test_templates_take_precedence_over_common_phrases_and_these_over_phrases_of_another_corpus() -> None:
     lexicon = Lexicon(templates={"birthPlace": "A"}, phrases={"birth place": "B", "home": "B", "death place": "B"})
     templates = [lexicon.template(name) for name in ("birthPlace", "home", "placeOfDeath")]
     assert templates == ["A", "B", "{subject} died in {object}."]
 
 
-def test_every_common_phrase_says_its_triple() -> None:
+def test_every_common_phrase_expresses_its_triple() -> None:
     for name, template in common_phrases().items():
         triple = Triple("Oda Berg", name, "Voss-7")
         text = fill(template, triple, {})

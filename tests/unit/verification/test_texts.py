@@ -1,4 +1,4 @@
-"""Faults besides incomplete values: invented, of another fact, repeated, swapped or misplaced values."""
+"""Faults other than incomplete values: invented, repeated, swapped, misplaced values, values of other facts."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_numbers_in_the_contexts_of_each_others_predicates_are_swapped(
     elements: Learned, own: list[int] | None, text: str, swapped: list[tuple[str, str]]
 ) -> None:
     assert list(elements[0].check(RF, text, own).swapped) == swapped
-    assert PLAIN.check(RF, text, own).swapped == (), "without a lexicon, predicates have no contexts"
+    assert PLAIN.check(RF, text, own).swapped == (), "contexts of predicates need a lexicon"
 
 
 # --- subjects and complete results -----------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_every_fault_has_a_message(elements: Learned) -> None:
 def test_values_after_words_that_never_precede_them_are_misplaced(
     text: str, misplaced: set[str], elements: Learned
 ) -> None:
-    """Regression: "it is a 1766 gas" passed, since its values are whole."""
+    """Regression: "it is a 1766 gas" passed, since both values are complete."""
     assert {triple.predicate for triple in elements[0].check(RF, text).misplaced} == misplaced
     assert PLAIN.check(RF, text).misplaced == ()
 

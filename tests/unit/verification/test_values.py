@@ -1,4 +1,4 @@
-"""Names, other words, numbers, units, money and dates: which texts contain the complete value."""
+"""Complete and incomplete mentions of values: names, words, numbers, units, money, dates."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         ("silvery-white", ["a silvery white metal"], []),
         ("Bimonthly", ["a bi-monthly journal"], []),
         ("Women's Cricket", ["Women\u2019s Cricket"], []),
-        # the border of a word
+        # word boundaries
         ("Rome", [], ["Jerome sings"]),
         ("C", [], ["written in C++", "written in C#."]),
         ("C++", [], ["written in C"]),
         ("C#", ["written in C#."], ["written in C."]),
         ("C sharp", ["written in C#."], []),
-        # nothing to say
+        # empty values
         ("?!", [], ["what"]),
         ("Yes", [], [""]),
-        # --- a remark may be left out but not exchanged
+        # --- a remark in brackets may be omitted but not replaced
         ("23rd Street (Manhattan)", ["23rd Street.", "23rd Street (Manhattan).", "23rd Street in Manhattan."], []),
         ("23rd Street (Manhattan)", [], ["on 23rd Street (Queens)."]),
         ("Bolt_(comicsCharacter)", ["Bolt did it"], []),
         ("English_language", ["English is spoken"], []),
-        # --- addresses and lists are said with all their parts
+        # --- all parts of addresses and lists are required
         ("Austin,_Texas", ["in Austin, Texas.", "in Austin in Texas.", "in Texas, in Austin."], ["in Austin."]),
         ("Austin,_Texas", [], ["in Austin, Minnesota, not Texas.", "She was in Austin once. He was in Texas."]),
         ('"Rutland Arms, Bakewell, in 1820"', ["in 1820 at the Rutland Arms, Bakewell."], []),
@@ -57,13 +57,13 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         ("Ann Lee, Eve Lee and Bob Dré", ["by Ann Lee, Eve Lee and Bob Dre", "by Bob Dré, Ann Lee and Eve Lee"], []),
         ("Ann Lee, Eve Lee and Bob Dré", [], ["by Ann, Eve Lee and Bob Dré"]),
         ("red / blue", ["red and blue"], []),
-        # no word is part of two items
+        # a word belongs to one item only
         ("'n bacon, bacon cob, bacon", ["bacon cob, bacon and 'n bacon", "bacon cob, 'n bacon and bacon"], []),
         ("'n bacon, bacon cob, bacon", [], ["'n bacon and bacon cob", "'n bacon cob and bacon"]),
         # without words: compared literally
         ("-", ["Its sign is -."], []),
         ("🎉", ["It is 🎉."], ["It is -."]),
-        # --- a symbol is no ordinary word
+        # --- symbols are not ordinary words
         ("In", ["Indium has the symbol In.", "Indium (In) is a metal.", "Its symbol is In, the shortest of all."], []),
         ("In", [], ["Indium was found in 1863.", "Indium is soft. In 1863 it was found."]),
         ("In", [], ["Indium is an element with the symbol In the periodic table."]),
@@ -158,7 +158,7 @@ METAL = ("Pt | group = 10", "Pt | meltingPoint = 1766 K", "Pt | period = 6")
         (("city = Baku", "country = Azerbaijan"), "It is in Baku, Azerbaijan.", []),
         (("city = Baku, Azerbaijan", "country = Azerbaijan"), "It is in Baku, Azerbaijan.", []),
         (("grain = rice", "dish = white rice"), "It is white rice.", []),
-        # two names cannot share words, except after a comma
+        # two mentions may share words only after a comma
         (("club = Torino F.C.", "club = F.C. Bari"), "He plays for Torino F.C. Bari.", ["club"]),
         (("club = Torino F.C.", "club = F.C. Bari"), "He plays for Torino F.C. and F.C. Bari.", []),
         (("place = Akita, Akita", "part = Akita Prefecture"), "It is in Akita, Akita Prefecture.", []),
@@ -213,7 +213,7 @@ def test_a_subject_is_named_in_parts_in_a_sentence(others: tuple[str, ...], text
         ("1.0E9", ["1,000,000,000 people"], []),
         ('"5.0"^^xsd:double', ["5 of them"], []),
         ("5.3", [], ["5.3 million people"]),
-        # the border of a number
+        # number boundaries
         ("12", [], ["it has 12.5 of them", "it has 12,000 of them", "the 12th of them"]),
         ("1", [], ["one of the noble gases", "no one knows which one"]),
         ("1st", ["the first period"], []),
@@ -261,7 +261,7 @@ def test_numbers_units_and_dates(value: str, complete: list[str], incomplete: li
 
 
 def test_number_words_with_unusual_letters_are_mentioned() -> None:
-    """Regression: KeyError, since these letters match only without regard to case."""
+    """Regression: KeyError for letters that match only case-insensitively."""
     assert verify(record("age = 16", "size = 15"), "Zyx, \u017fixteen, is FİFTEEN tall.").missing == ()
 
 

@@ -14,7 +14,6 @@ CITIES = ("Oslo", "Rome", "Bern", "Kyiv", "Lima", "Baku", "Cork", "Graz")
 
 
 def value_check(value: str, text: str, checker: Checker = PLAIN, predicate: str = "value") -> ValueCheck:
-    """The check of a single value in `text`."""
     return checker.check(Record("r", (Triple("Zyx", predicate, value),)), text).values[0]
 
 
@@ -23,7 +22,7 @@ def whole(value: str, text: str, checker: Checker = PLAIN, predicate: str = "val
 
 
 def misjudged(value: str, complete: Collection[str], incomplete: Collection[str]) -> list[str]:
-    """The texts in which the check finds `value` incomplete or complete, respectively."""
+    """The texts for which the check disagrees: `value` not whole in `complete`, or whole in `incomplete`."""
     return [text for text in (*complete, *incomplete) if whole(value, text) != (text in complete)]
 
 
@@ -40,5 +39,5 @@ def example(subject: str, predicate: str, value: str, text: str, **others: str) 
 
 
 def texts_of(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
-    """The references of records."""
+    """(record, reference text) of all references."""
     return ((record, reference.text) for record in records for reference in record.references)

@@ -1,4 +1,4 @@
-"""Examples with synthetic errors: their labels agree with their words."""
+"""Examples with synthetic errors: labels agree with the words."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_missing_values_are_not_in_the_text(drawn: list[Example]) -> None:
     once = [example for example in drawn if example.labels.count(MISSING) == 1]
     values = [example.triples[example.labels.index(MISSING)][2] for example in once]
     mentioned = sum(bool(locate(value, example.words)[1]) for value, example in zip(values, once, strict=True))
-    assert mentioned < 0.05 * len(once)  # a second error may insert a sentence with the value
+    assert mentioned < 0.05 * len(once)  # unless a second error inserts a sentence with the value
 
 
 def test_invented_words_are_in_no_triple(drawn: list[Example]) -> None:
     for example in drawn:
         invented = {word for word, mark in zip(example.words, example.invented, strict=True) if mark}
-        assert len(invented & example.value_words()) <= 3  # of a triple that a second error added
+        assert len(invented & example.value_words()) <= 3  # unless a second error added a triple with these words
 
 
 def test_the_same_seed_draws_the_same_examples(drawn: list[Example]) -> None:

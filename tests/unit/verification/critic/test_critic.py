@@ -1,4 +1,4 @@
-"""The critic: training, files, independence of batches, and the verdicts of the included one."""
+"""The critic: training, files, independence of batches; verdicts of the included critic."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_other_relations_and_negations_are_less_probable(triple: str, right: str
 
 
 def test_every_copy_of_a_triple_counts_in_the_share_of_mentioned_values() -> None:
-    """Regression: copies of a missing triple counted once."""
+    """Regression: repeated missing triples counted once."""
     copies = record("period = 3", "period = 3", subject="Silicon")
     assert check(copies, "Silicon is a solid.").shares == (0.0, 1.0)
     assert check(SILICON, "Silicon is in period 3.").shares == (0.5, 1.0)
@@ -167,10 +167,10 @@ def test_the_included_critic_is_calibrated() -> None:
     critic = included_critic()
     assert critic.metrics["calibration_error"] < 0.1
     assert critic.metrics["accuracy"] > 0.85
-    assert critic.sources["corpora"] == ["rel2text", "elements"]  # whose licences allow its distribution
+    assert critic.sources["corpora"] == ["rel2text", "elements"]  # only texts whose licences allow distribution
 
 
-def test_the_critic_agrees_with_people(data_home: Path) -> None:
+def test_the_critic_agrees_with_human_ratings(data_home: Path) -> None:
     path = data_home / "webnlg_2020_human/ratings.jsonl"
     if not path.exists():
         pytest.skip(f"{path} does not exist; it is not in the catalogue")

@@ -19,7 +19,7 @@ def test_words_of_a_text_have_normal_forms_and_characters() -> None:
 
 
 def test_a_sound_mark_without_a_letter_is_a_word() -> None:
-    """Regression: its normal form was empty, so that batches failed."""
+    """Regression: its empty normal form made batches fail."""
     assert text_words("5\uff9e")[0] == ["#5", "\uff9e", "."]
 
 

@@ -1,4 +1,4 @@
-"""The rules of the house: layout, imports, what must not be in the source."""
+"""Rules of the repository: layout, sizes and docstrings of modules, imports, private paths."""
 
 import ast
 import re
@@ -19,21 +19,21 @@ def name_of(path: Path) -> str:
     return path.relative_to(REPO).as_posix()
 
 
-def test_the_source_root_platform_holds_the_package_and_nothing_else() -> None:
-    assert not (REPO / "platform" / "__init__.py").exists(), "it would hide Python's own `platform`"
+def test_the_source_root_platform_contains_only_the_package() -> None:
+    assert not (REPO / "platform" / "__init__.py").exists(), "a package platform would hide the standard module"
     result = {path.name for path in (REPO / "platform").iterdir()}
     assert {name for name in result if name != "__pycache__" and not name.endswith(".egg-info")} == {"agggen_platform"}
 
 
 @pytest.mark.parametrize("path", modules(REPO / "agggen", REPO / "platform", REPO / "serve"), ids=name_of)
-def test_a_module_opens_with_its_purpose_and_is_below_400_lines(path: Path) -> None:
+def test_a_module_has_a_docstring_and_less_than_400_lines(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     if text.strip():
-        assert ast.get_docstring(ast.parse(text)), "it opens without a docstring"
+        assert ast.get_docstring(ast.parse(text)), "the module has no docstring"
     assert text.count("\n") < 400
 
 
-def test_the_library_imports_nothing_of_the_platform(tmp_path: Path) -> None:
+def test_the_library_does_not_import_the_platform(tmp_path: Path) -> None:
     names = [".".join(path.relative_to(REPO).with_suffix("").parts) for path in modules(REPO / "agggen")]
     names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
     heavy = ["ray", "mlflow", "boto3", "fastapi", "typer", "rich", "optuna", "agggen_platform"]
@@ -52,7 +52,7 @@ def test_the_command_line_starts_without_heavy_imports(tmp_path: Path) -> None:
 MACHINE_PATH = re.compile(r"(?<![\w.~}*-])/(?:home|root|Users|work)/[\w.]+|/tmp/bash\w*")
 
 
-def test_no_committed_file_names_a_path_of_somebodys_machine() -> None:
+def test_no_committed_file_contains_a_private_path() -> None:
     git = shutil.which("git")
     if git is None or not (REPO / ".git").exists():
         pytest.skip("no git, or no checkout: the committed files are not known")

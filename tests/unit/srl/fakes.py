@@ -1,4 +1,4 @@
-"""Stand-ins for AllenNLP, torch and spaCy, in which the real worker fails on demand, and archives for it.
+"""Fakes of AllenNLP, torch and spaCy with which the real worker runs and fails on demand, and archives for them.
 
 The folder of the stand-ins gets the files `starts`, with the process id of each worker, and `batches`, with the sizes
 of the model's batches.
@@ -84,7 +84,7 @@ runpy.run_path({worker!r}, run_name="__main__")
 
 
 class Verbs:
-    """A frame source that finds these words."""
+    """A frame source whose predicates are the given words."""
 
     name = "verbs"
 
@@ -102,8 +102,8 @@ def words(text: str) -> Words:
     return joined(text.split())
 
 
-def install_stand_ins(folder: Path) -> Path:
-    """Writes the stand-ins into the folder; returns the program that runs the worker with them."""
+def install_fakes(folder: Path) -> Path:
+    """Writes the fakes into the folder; returns the program that runs the worker with them."""
     for name, code in LIBRARIES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,6 @@ def archive(folder: Path, kind: str = "srl_bert", name: str = "model.tar.gz") ->
 
 
 def install_packages(folder: Path, names: Sequence[str] = NEEDED, version: str = "1.0") -> None:
-    """Writes the metadata of installed packages."""
     for name in names:
         about = folder / "lib" / "python3.10" / "site-packages" / f"{name.replace('-', '_')}-1.0.dist-info"
         about.mkdir(parents=True, exist_ok=True)
@@ -131,9 +130,9 @@ def install_packages(folder: Path, names: Sequence[str] = NEEDED, version: str =
 
 
 def fake_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Looks like AllenNLP's environment; its workers use the stand-ins."""
+    """A folder that is recognised as AllenNLP's environment; its workers use the fakes."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
     install_packages(folder)
-    monkeypatch.setattr(environment, "WORKER", install_stand_ins(folder / "stand-ins"))
+    monkeypatch.setattr(environment, "WORKER", install_fakes(folder / "fakes"))
     return folder
