@@ -36,7 +36,7 @@ from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.events import WorkerMonitor
 from agggen_platform.training.job import data_of, train_job
-from agggen_platform.training.on_ray import train_on_workers, workers_of
+from agggen_platform.training.on_ray import cluster_for_workers, train_on_workers
 from agggen_platform.training.prepared import load_or_prepare
 
 WINDOW = 4  # updates per measurement
@@ -87,7 +87,7 @@ def train_on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: s
         with folder.open(name) as file:
             run_folder.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(run_folder) as held, workers_of(config), TrainingMetrics("benchmark", config) as meter:
+    with claim(run_folder) as held, cluster_for_workers(config), TrainingMetrics("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
         run_until_stopped(
             lambda: train_on_workers(config, run_folder, prepared_at, (), held, monitor, lambda: listener.done)

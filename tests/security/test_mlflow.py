@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from tests.unit.test_house import REPO
 
 from tests.processes import Running, free_ports
+from tests.unit.test_layout import REPO
 
 pytest.importorskip("flask_wtf", reason="MLflow's accounts need Flask-WTF: pip install -e '.[dev]'")
 

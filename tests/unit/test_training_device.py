@@ -63,7 +63,7 @@ def test_updates_prepared_in_the_background_equal_those_of_a_cpu() -> None:
     for training in (on_meta, on_cpu):
         training.progress.batch = 1
     pairs = list(zip(on_meta._updates(batches), on_cpu._updates(batches), strict=True))
-    assert [update.chosen for update, _ in pairs] == [[ALL[3:6], ALL[6:]], [ALL[:1], ALL[1:2]]]
+    assert [update.passes for update, _ in pairs] == [[ALL[3:6], ALL[6:]], [ALL[:1], ALL[1:2]]]
     for update, cpu_update in pairs:
         assert update.positions == cpu_update.positions
         for a, b in zip(update.shares, cpu_update.shares, strict=True):

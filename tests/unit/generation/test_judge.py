@@ -32,7 +32,7 @@ def judge_of(record: Record, *groups: Sequence[int], lexicon: Lexicon | None = N
 
     def judge(before: str, fact: str) -> bool:
         first, second = (word_ids(restricted, extras, text) for text in (before, f"{before} {fact}"))
-        prefix = PlanPrefix(0, tuple(map(frozenset, groups)), last=False)
+        prefix = PlanPrefix(0, tuple(map(frozenset, groups)), is_complete=False)
         return RecordConstraints(restricted, record, extras)(prefix).judge(second[len(first) :], first)
 
     return judge
