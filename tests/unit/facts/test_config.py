@@ -22,8 +22,8 @@ def test_the_embedded_tagger_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("clause", "unknown fact segmenter 'clause'; known are embedded, allennlp, clauses"),
-        ("allennlp", "needs an archive: facts.allennlp.archive=model.tar.gz"),
+        ("clause", "unknown fact segmenter 'clause'; there are embedded, allennlp, clauses"),
+        ("allennlp", "needs an archive: set facts.allennlp.archive=model.tar.gz"),
     ],
 )
 def test_an_invalid_source_is_refused(source: Any, message: str) -> None:
