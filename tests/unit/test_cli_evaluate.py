@@ -163,7 +163,7 @@ def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tm
 def test_invalid_options_are_refused_before_anything_is_written(
     run: Run, bundle: Path, restaurants: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agggen.report.evaluate.generate_outputs", None)  # options are checked before texts are generated
+    monkeypatch.setattr("agggen.report.evaluate.generate_outputs", None)  # options are checked first
     Path("taken").write_text("x")
     Path("empty").mkdir()
     code, out, err = run("evaluate", bundle, *options)

@@ -82,7 +82,9 @@ def test_a_record_on_which_the_generator_fails_is_one_reject(model: Model, gener
 def test_a_generator_that_always_fails_ends_the_job(model: Model, generator: Generator) -> None:
     records = list(numbered_records(24))
     fragile = FailingGenerator(generator, {record.id for record in records})
-    with pytest.raises(JobError, match="any of 24 records; for the first: RuntimeError: cannot write this record"):
+    with pytest.raises(
+        JobError, match="all 24 records of a batch; on the first: RuntimeError: cannot write this record"
+    ):
         texts(fragile, in_process(model), [row(record) for record in records])
 
 

@@ -79,7 +79,7 @@ def test_a_folder_that_cannot_be_created_disables_the_cache(tmp_path: Path, capl
     cache.put(FACTS)
     assert cache.get(list(FACTS)) == {}
     assert cache.errors == 1
-    assert "cannot be used: [Errno 20] Not a directory" in caplog.text
+    assert "is disabled: [Errno 20] Not a directory" in caplog.text
 
 
 def test_a_cache_at_its_limit_is_emptied_and_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,10 @@ def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: Ser
         assert model["address"] == "elements"
         (answer,) = client.check([SILICON | {"text": "Silicon, with the symbol Si, is a metalloid."}])
         assert answer["status"] == "ok" and answer["faults"] == []
-        with pytest.raises(PortError, match=r"cannot listen at \S+ \([\w ]+\): set http\.port"), running(None, config):
+        with (
+            pytest.raises(PortError, match=r"cannot listen at \S+ \([\w ]+\): choose another http\.port"),
+            running(None, config),
+        ):
             pass
     with socket.create_server(("127.0.0.1", config.http.port)):
         pass  # the port is free again

@@ -83,10 +83,10 @@ def test_an_application_contains_its_configuration(bundle: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (ServeConfig("runs/a/bundle"), "takes an alias"),
-        (ServeConfig("s3://models/a"), "takes an alias"),
-        (ServeConfig("models:/agggen/3"), "takes an alias"),
-        (ServeConfig("models:/agggen@champion", fingerprint="ab"), "neither fingerprint"),
+        (ServeConfig("runs/a/bundle"), "needs a registry alias"),
+        (ServeConfig("s3://models/a"), "needs a registry alias"),
+        (ServeConfig("models:/agggen/3"), "needs a registry alias"),
+        (ServeConfig("models:/agggen@champion", fingerprint="ab"), "remove fingerprint and shown_as"),
     ],
 )
 def test_only_an_alias_can_be_followed(config: ServeConfig, reason: str) -> None:
