@@ -93,8 +93,8 @@ def test_each_rollback_goes_one_version_back_and_needs_its_bundle(three: list[Pa
         promoted = promote("agggen", number)
     assert promoted.note == "it is champion already"
     done = rollback("agggen")
-    assert done.before
-    assert (done.version.number, done.before.number, champion()) == ("2", "3", "2")
+    assert done.previous
+    assert (done.version.number, done.previous.number, champion()) == ("2", "3", "2")
     content = damage(three[0])
     with pytest.raises(PromotionRefused, match=r"weights\.safetensors .*agggen models promote agggen/VERSION"):
         rollback("agggen")
