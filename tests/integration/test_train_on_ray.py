@@ -154,7 +154,7 @@ def test_restarts_without_progress_end_a_job_without_a_restart_limit(
         return prepared, path
 
     monkeypatch.setattr("agggen_platform.training.job.load_or_prepare", prepare_without_data)
-    monkeypatch.setattr("agggen_platform.training.on_ray._FRUITLESS_RESTARTS", 1)
+    monkeypatch.setattr("agggen_platform.training.on_ray._MAX_FRUITLESS_RESTARTS", 1)
     message = r"restarted 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
     with pytest.raises(TrainingError, match=message):
         train_job(on(config, 1, max_failures=-1), "r", runs_dir=tmp_path)

@@ -73,7 +73,7 @@ def test_a_failed_registration_still_prints_the_table_and_the_bundle(
     assert code == 8
     assert out.splitlines()[1].startswith("0\tfinished\t2")
     assert out.splitlines()[-1] == str(bundle)
-    assert f"Trial 0 is not registered; to retry: agggen models register {bundle} --name agggen (with --to" in err
+    assert f"Trial 0 is not registered; to retry: agggen models register {bundle} --name agggen (--to" in err
     assert "cannot be reached" in err
     assert "secret" not in err
     events = (tmp_path / "there" / "s" / "tracking.jsonl").read_text().splitlines()
