@@ -204,8 +204,8 @@ def test_a_claim_holds_when_clocks_are_five_minutes_apart(bulk: Bulk, cluster: C
     source = str(REPO / "tests" / "cluster" / "ahead.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), source], check=True)
     ahead = {"LD_PRELOAD": str(library)}
-    clock = cluster.driver("python", "-c", "import time; print(time.time())", node=worker, env=ahead).communicate()[0]
-    assert 290 < float(clock) - time.time() < 310
+    now = cluster.driver("python", "-c", "import time; print(time.time())", node=worker, env=ahead).communicate()[0]
+    assert 290 < float(now) - time.time() < 310
     address = f"s3://agggen-models/{bulk.out}"
     nodes: list[tuple[str, dict[str, str]]] = [(cluster.head, {}), (worker, ahead)]
     for (holder, clock), (other, other_clock) in (nodes, nodes[::-1]):

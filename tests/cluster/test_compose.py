@@ -150,8 +150,8 @@ def stack() -> Iterator[Stack]:
     if ports_in_use := PORTS & {used.laddr.port for used in psutil.net_connections("tcp") if used.status == "LISTEN"}:
         pytest.skip(f"ports that compose.yaml publishes are in use: {sorted(ports_in_use)}")
     build()
-    with tempfile.TemporaryDirectory(prefix="compose-", dir="/var/tmp") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="compose-", dir="/var/tmp") as scratch:
+        folder = Path(scratch)
         folder.chmod(0o755)
         ignored = shutil.ignore_patterns("state", "__pycache__", "*.egg-info")
         for name in COPIED:
