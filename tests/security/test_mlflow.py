@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.processes import Running, free_ports
-from tests.unit.test_house import REPO
+from tests.unit.test_layout import REPO
 
 pytest.importorskip("flask_wtf", reason="MLflow's accounts need Flask-WTF: pip install -e '.[dev]'")
 
