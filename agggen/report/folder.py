@@ -73,7 +73,9 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     try:
         existing = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{folder / 'report.json'} is not a valid report; remove {folder} or name another") from error
+        raise ConfigError(
+            f"{folder / 'report.json'} is not a valid report; remove it, or name another folder"
+        ) from error
     if existing != dict(identity):
         changed = [name for name in identity if existing.get(name) != identity[name]] or ["settings"]
         raise ConfigError(

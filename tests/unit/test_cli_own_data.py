@@ -51,7 +51,7 @@ def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
     assert code == 2 and "films.csv: 1 of 13 records were rejected" in err
     code, out, err = run(*command, "max_reject_share=0.1")
     assert code == 0 and out.startswith(str(Path("runs/films-").absolute())), err
-    assert "1 records of films.csv cannot be read" in err
+    assert "1 invalid records of films.csv are left out" in err
     model = load_model(out.strip())
     assert model.predicates == ("year",)
     code, repeated, err = run(*command, "max_reject_share=0.1")

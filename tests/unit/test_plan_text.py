@@ -25,7 +25,7 @@ def test_the_round_trip_of_a_plan_is_lossless(names: list[list[str]]) -> None:
         ("", "the plan is empty"),
         ("[a] []", "column 5 .*this group is empty"),
         ("[a", "column 1 .*never closed"),
-        ("[a [b]]", "column 4 .*do not nest"),
+        ("[a [b]]", "column 4 .*cannot be nested"),
         ("a [b]", r"column 1 .*expected '\[', found 'a'"),
         ("[a] ]", r"column 5 .*expected '\[', found '\]'"),
         ('[a "b]', "column 4 .*must be a JSON string"),

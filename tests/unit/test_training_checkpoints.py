@@ -147,7 +147,7 @@ def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
         (lambda: trainer("joint"), "written with stage 'baseline', this run has 'joint'"),
         (lambda: trainer(model=fresh_model(config=replace(DROPOUT, width=16))), r"model\.width 8, this run has 16"),
         (lambda: trainer(model=fresh_model(config=replace(DROPOUT, dropout=0.1))), r"model\.dropout 0\.3, .* 0\.1"),
-        (lambda: trainer(model=JointModel(DROPOUT, 25, 20, 8)), "model of another shape: size mismatch"),
+        (lambda: trainer(model=JointModel(DROPOUT, 25, 20, 8)), "does not fit this model .size mismatch"),
         (lambda: trainer(train=TRAIN[1:]), "written with texts"),
         (lambda: trainer(dev=DEV[1:]), "written with texts"),
     ],
@@ -181,7 +181,7 @@ def rewrite(path: Path, without: str = "", **changes: object) -> None:
         (lambda path: save_file({"a": torch.zeros(2)}, path), "is not a checkpoint of a training run"),
         (lambda path: rewrite(path, format=1), "written with format 1, this run has 2"),
         (lambda path: rewrite(path, progress={"a": 1}), r"not a complete checkpoint .*'a'"),
-        (lambda path: rewrite(path, without="model.output_bias"), "model of another shape"),
+        (lambda path: rewrite(path, without="model.output_bias"), "does not fit this model"),
     ],
 )
 def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Path], object], message: str) -> None:

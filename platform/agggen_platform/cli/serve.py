@@ -32,9 +32,9 @@ def serve(
     """Serve a model over HTTP.
 
     Serves until Ctrl-C or SIGTERM, and then finishes running requests. It listens on 127.0.0.1:8000, where a browser
-    shows the plan studio. Access from other machines requires API keys (http.host=0.0.0.0 security.keys_file=FILE;
-    agggen serve-key creates keys). With --follow, the endpoint switches without failed requests when the alias is moved
-    to a bundle that passes its self-test.
+    shows the plan studio. Access from other machines requires API keys, which `agggen serve-key` creates
+    (http.host=0.0.0.0 security.keys_file=FILE). With --follow, the endpoint switches without failed requests when the
+    alias is moved to a bundle that passes its self-test.
 
     \b
         agggen serve                                    # the shipped model of the chemical elements

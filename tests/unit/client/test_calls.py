@@ -77,8 +77,12 @@ PERMANENT = [
     (httpx.Response(200, text="<html>hello"), AnswerError, "not '<html>hello'"),
     (httpx.Response(200, json={"answers": []}), AnswerError, "expected 1 answers, got 0 answers"),
     (httpx.Response(200, json={"answers": [{"index": 0}]}), AnswerError, "an answer has no status"),
-    (httpx.Response(200, json={"answers": [{"index": 0, "status": "error"}]}), AnswerError, "an error's reason"),
-    (httpx.Response(200, json={"answers": [{"index": 1, "status": "ok"}]}), AnswerError, "out of order"),
+    (httpx.Response(200, json={"answers": [{"index": 0, "status": "error"}]}), AnswerError, "without a problem"),
+    (
+        httpx.Response(200, json={"answers": [{"index": 1, "status": "ok"}]}),
+        AnswerError,
+        "not in the order of the records",
+    ),
     (httpx.Response(200, json={"hello": 1}), AnswerError, "no answers"),
 ]
 

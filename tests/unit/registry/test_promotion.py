@@ -153,6 +153,6 @@ def test_an_alias_that_is_moved_during_the_checks_is_an_error(three: list[Path])
         return []
 
     expected = pytest.raises(RegistryError, match="agggen@champion is version 3, where version 1 was expected")
-    with patch("agggen_platform.registry.promotion.smoke", move), expected:
+    with patch("agggen_platform.registry.promotion.smoke_test", move), expected:
         promote("agggen", "2")
     assert champion() == "3"

@@ -77,7 +77,7 @@ async def test_a_full_queue_refuses_items_until_it_has_room() -> None:
     await asyncio.sleep(0)
     assert batcher.load == 3
     (refused,) = await batcher.submit([5], LONG)
-    assert isinstance(refused, Failure) and refused.code == "busy" and "2 records wait" in refused.message
+    assert isinstance(refused, Failure) and refused.code == "busy" and "full (2 records)" in refused.message
     batcher.free.set()
     assert (await first, codes(await second)) == ([2], [4, 6, "busy"])
     assert await batcher.submit([6, 7], LONG) == [12, 14]

@@ -57,7 +57,7 @@ def test_comments_and_blank_lines_are_read() -> None:
         (f"al/ice {HASH}", "a name must consist of at most 64 letters"),
         (f"alice {HASH[:-1]}", "64 lower-case hexadecimal"),
         (f"alice {HASH.upper()}", "64 lower-case hexadecimal"),
-        (f"alice {HASH}\nbob {HASH}", "already that of 'alice'"),
+        (f"alice {HASH}\nbob {HASH}", "'alice' already has this key"),
     ],
 )
 def test_the_error_names_a_malformed_line(line: str, reason: str) -> None:

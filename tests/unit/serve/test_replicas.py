@@ -225,7 +225,7 @@ def test_the_allennlp_archive_of_a_bundle_is_not_run(serve_config: ServeConfig, 
     save_bundle(tmp_path / "bundle", replace(load_bundle(bundle), segmenter=config))
     generator = GeneratorReplica(replace(serve_config, bundle=str(tmp_path / "bundle")))
     refused, aligned = run(generator.align([Text(RECORDS[0], TEXT), Text(RECORDS[0], TEXT, (TEXT,))], LONG)).answers
-    assert_failures([refused], [(None, "text", "facts", "send the text's facts")])
+    assert_failures([refused], [(None, "text", "facts", "send the text's `facts`")])
     assert str(tmp_path) not in refused.message
     assert not isinstance(aligned, Failure) and aligned.facts == (TEXT,)
 

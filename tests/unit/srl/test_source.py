@@ -96,7 +96,7 @@ def test_sentences_are_retried_after_a_worker_was_killed_once(make: Make) -> Non
     assert len(recorded_numbers(source, "starts")) == 2
 
 
-def test_a_worker_that_crashes_repeatedly_is_an_error(make: Make) -> None:
+def test_a_worker_that_dies_repeatedly_is_an_error(make: Make) -> None:
     source = make(restarts=2)
     with pytest.raises(AllenNLPError, match="died 3 times in a row: the worker was killed by SIGKILL"):
         source.frames([words("DIE runs")] * 5)
@@ -159,7 +159,9 @@ def test_the_fingerprint_covers_exactly_what_affects_the_frames(make: Make, fold
 
 def test_an_archive_with_another_digest_is_refused(make: Make) -> None:
     source = make(sha256="0" * 64)
-    with pytest.raises(AllenNLPError, match=f"has the sha256 {hash_of(source.config.archive)}, not 0000"):
+    with pytest.raises(
+        AllenNLPError, match=f"has the sha256 {hash_of(source.config.archive)}, not the configured 0000"
+    ):
         source.frames([words("a runs")])
 
 

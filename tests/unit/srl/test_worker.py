@@ -67,7 +67,7 @@ def test_an_invalid_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path,
 
 
 def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    assert "a model of type 'coref'" in start(worker, archive(tmp_path, "coref"))["failed"]
+    assert "the model type 'coref'" in start(worker, archive(tmp_path, "coref"))["failed"]
 
 
 def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess, tmp_path: Path) -> None:

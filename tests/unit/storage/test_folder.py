@@ -48,7 +48,7 @@ STORES = r"^'\w+://.*' is neither .* AWS_ENDPOINT_URL_S3=https://storage.googlea
     [
         (["gs://bucket/x", "az://c/x", "abfs://c/x", "http://host/x"], STORES),
         (["s3://", "s3:///x"], "names no bucket; write s3://bucket/prefix"),
-        (["s3://b/a/../c"], "because of '..'"),
+        (["s3://b/a/../c"], "it contains '..'"),
         (["a\0b"], "it contains a NUL"),
     ],
 )

@@ -244,7 +244,7 @@ def test_status_and_reason_of_the_end_of_a_run(track: Track, error: BaseExceptio
 
 
 def test_a_child_run_is_sent_after_its_parent(track: Track, messages: list[str]) -> None:
-    child = track("-child", parent="test_a_child_waits_for_its_parent-parent")
+    child = track("-child", parent="test_a_child_run_is_sent_after_its_parent-parent")
     with track("-parent") as parent, child:
         child.log_metrics({"loss": 1.0})
     assert run_of(child).data.tags["mlflow.parentRunId"] == parent.run_id

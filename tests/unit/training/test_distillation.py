@@ -177,7 +177,7 @@ def test_teachers_without_an_accepted_text_are_refused(run: Run) -> None:
         triples = [["Aspirin", "treats", "pain"], ["Aspirin", "sold as", "tablets"]]
         Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
     code, out, err = run("distill", "elements", "strange.{train,dev}.jsonl", "--actors", 0)
-    assert (code, out) == (2, "") and "no text of train is accepted" in err
+    assert (code, out) == (2, "") and "the check accepts" in err
 
 
 @pytest.mark.parametrize("setting", ["training.joint.epoch=1", "text.min_count=9", "model.width=8"])

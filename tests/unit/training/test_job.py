@@ -120,7 +120,7 @@ def test_a_signal_saves_a_checkpoint_and_the_same_call_resumes(
             os.kill(os.getpid(), number)
 
     before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(StoppedError, match="joint was stopped after update 2; the same command continues") as stopped:
+    with pytest.raises(StoppedError, match="joint was stopped after update 2; the same command resumes it") as stopped:
         train_job(config, "r", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 128 + number
     assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before

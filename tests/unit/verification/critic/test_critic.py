@@ -97,7 +97,7 @@ def test_judgements_do_not_depend_on_the_batch(tiny: Critic) -> None:
 def test_texts_and_records_are_paired(tiny: Critic) -> None:
     with pytest.raises(AggGenError, match="1 records but 2 texts"):
         tiny.judge([ANN], ["a", "b"])
-    with pytest.raises(CorpusError, match="one of the two has none"):
+    with pytest.raises(CorpusError, match="no texts for the training of the critic"):
         train_critic([], examples(3))
 
 
