@@ -4,6 +4,7 @@ The folder of the stand-ins gets the files `starts`, with the process id of each
 of the model's batches.
 """
 
+import gzip
 import io
 import json
 import sys
@@ -115,7 +116,8 @@ def install_fakes(folder: Path) -> Path:
 def archive(folder: Path, kind: str = "srl_bert", name: str = "model.tar.gz") -> Path:
     reader = {"bert_model_name": "bert-base-uncased"} if kind == "srl_bert" else {}
     config = json.dumps({"dataset_reader": reader, "model": {"type": kind}, "name": name}).encode()
-    with tarfile.open(folder / name, "w:gz") as stream:
+    # Without mtime=0, the digest would depend on the second in which the archive is written.
+    with gzip.GzipFile(folder / name, "wb", mtime=0) as file, tarfile.open(fileobj=file, mode="w") as stream:
         member = tarfile.TarInfo("config.json")
         member.size = len(config)
         stream.addfile(member, io.BytesIO(config))
