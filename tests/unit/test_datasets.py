@@ -83,7 +83,7 @@ def test_splits_by_a_column() -> None:
     rows = [row | {"part": ("train", "valid", "test")[n % 3]} for n, row in enumerate(ROWS)]
     data = load_dataset(rows, split="part")
     assert sizes(data) == {"train": 7, "dev": 7, "test": 6}
-    with pytest.raises(CorpusError, match="1 records have no split \(first: record '19'\), other records"):
+    with pytest.raises(CorpusError, match=r"1 records have no split \(first: record '19'\), other records"):
         load_dataset([*rows[:-1], ROWS[-1]], split="part")
 
 
