@@ -1,6 +1,6 @@
 """Fakes of AllenNLP, torch and spaCy with which the real worker runs and fails on demand, and archives for them.
 
-The folder of the stand-ins gets the files `starts`, with the process id of each worker, and `batches`, with the sizes
+The folder of the fakes gets the files `starts`, with the process id of each worker, and `batches`, with the sizes
 of the model's batches.
 """
 
