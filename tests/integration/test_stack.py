@@ -118,7 +118,7 @@ class StackCommand:
 def running_stack(state: Path, *options: str) -> Iterator[StackCommand]:
     words = ["-m", "infra.stack", "up", "--state", str(state), "--free-ports", *options]
     with Running(words, state.parent, PATHS) as running:
-        running.wait_until(lambda: "The stack is up" in running.output(), "the stack")
+        running.wait_until(lambda: "The stack is ready" in running.output(), "the stack")
         stack = StackCommand(state, running)
         yield stack
         if running.process.poll() is None:  # not killed by a test
@@ -207,7 +207,7 @@ def test_no_password_is_in_a_command_line_or_a_log(stack: StackCommand) -> None:
 def test_a_second_stack_in_the_same_folder_is_refused(stack: StackCommand, tmp_path: Path) -> None:
     words = ["-m", "infra.stack", "up", "--free-ports", "--state", str(stack.state)]
     with Running(words, tmp_path, PATHS) as second:
-        assert (second.finish(), "a stack runs in" in second.output()) == (2, True), second.output()
+        assert (second.finish(), "another stack already runs in" in second.output()) == (2, True), second.output()
 
 
 # --- the jobs --------------------------------------------------------------------------------------------------------

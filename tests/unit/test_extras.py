@@ -74,7 +74,7 @@ def test_commands_that_need_no_extra_work(tmp_path: Path) -> None:
         _, _, err = results[command]
         (said,) = (line for line in err.splitlines() if "MLflow" in line)
         assert "pip install 'agggen[ray]'" in said and "tracking.jsonl" in said
-        assert "warning: the run log misses" not in err
+        assert "warning: the run log is incomplete" not in err
     assert "compare runs" not in results[train][2]
     log = (tmp_path / "runs" / "toy" / "tracking.jsonl").read_text()
     assert '"event": "end"' in log and "dev_loss" in log
