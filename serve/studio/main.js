@@ -126,7 +126,7 @@ function showTools() {
   );
 }
 
-const levelText = (level) => (level === 1 ? "one fact per group" : `up to ${level} facts per group`);
+const levelText = (level) => (level === 1 ? "one fact per group" : `up to ${level} per group`);
 
 function setLevel(level) {
   const largest = follower.card.largest_group;
