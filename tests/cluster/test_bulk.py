@@ -128,7 +128,7 @@ def test_a_shard_whose_node_was_out_of_memory_is_retried(bulk: Bulk, cluster: Cl
         podman("update", "--memory=3g", node)
         enough = min(done + 40, SHARDS)
         until(lambda: second_attempt() or bulk.parts() >= enough, "second attempt", 240)  # noqa: B023
-    assert re.search(r"\d+ were retried", bulk.check_success(job))
+    assert re.search(r"\d+ shards were retried", bulk.check_success(job))
 
 
 @LONG
