@@ -1,6 +1,6 @@
 """Adaptation to 10, 50, 200 and 1,000 texts of a new domain, against training from scratch.
 
-    AGGGEN_DATA_HOME=... python tests/benchmarks/adapt.py BUNDLE FOLDER [--category Athlete] [--plot FILE]
+    AGGGEN_DATA_HOME=... python tests/benchmarks/adapt.py BUNDLE FOLDER [--category Athlete]
 
 BUNDLE is a model of WebNLG 2017, the new domain a category that only WebNLG 3.0 has. For each number of texts, the
 bundle is adapted to shuffled training records of the category (`agggen.adapt`, which replays its corpus), and another
@@ -51,19 +51,6 @@ def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Check
     return result
 
 
-def plot_points(points: Points, counts: Sequence[int], file: Path) -> None:
-    """Plots BLEU and the share of whole values of unconstrained texts over the number of texts."""
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(1, 2, figsize=(8, 3))
-    for axis, name in zip(axes, ("free bleu", "free values_whole"), strict=True):
-        for training in ("adapted", "from scratch"):
-            axis.plot(counts, [points[f"{training}, {count}"][name] for count in counts], "o-", label=training)
-        axis.set(xscale="log", xlabel="texts", ylabel=name)
-    axes[0].legend()
-    plt.savefig(file, bbox_inches="tight")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="adaptation against training from scratch")
     parser.add_argument("bundle")
@@ -71,7 +58,6 @@ def main() -> None:
     parser.add_argument("--category", default="Athlete")
     parser.add_argument("--texts", type=int, nargs="*", default=(10, 50, 200, 1000))
     parser.add_argument("--every", type=int, default=4, help="of the development records of WebNLG 2017")
-    parser.add_argument("--plot", type=Path, metavar="FILE")
     options = parser.parse_args()
     splits = agggen.load_dataset("webnlg-3.0", splits=("train", "dev")).splits.items()
     category = {
@@ -100,8 +86,6 @@ def main() -> None:
         data, folder = first_texts(new, count), options.folder / str(count)
         measure_point(f"adapted, {count}", partial(agggen.adapt, options.bundle, data, folder / "adapted"), True)
         measure_point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
-    if options.plot:
-        plot_points(points, options.texts, options.plot)
     summary = {"benchmark": "adapt", "seed": SEED, "category": options.category, "dev_records": len(new.dev)}
     print(json.dumps(summary | {"old_dev_records": len(old), "points": rounded(points)}))
 
