@@ -14,7 +14,7 @@ from agggen.records import Record, Triple
 from agggen.verification.check import Checker
 from agggen.verification.critic.critic import Critic, Judgement, load_critic
 from agggen.verification.critic.tokens import text_words
-from agggen.verification.lenient import verify
+from agggen.verification.lenient import find_mentions
 from agggen.verification.results import TextCheck
 
 RISK_THRESHOLD = 0.14
@@ -56,7 +56,7 @@ class CheckedText(PrettyPrinted):
     @cached_property
     def shares(self) -> tuple[float, float]:
         """(fraction of triples with a mentioned value by the lenient or strict check, fraction of named subjects)."""
-        mentions = zip(verify(self.record, self.text).checks, self.result.values, strict=True)
+        mentions = zip(find_mentions(self.record, self.text).checks, self.result.values, strict=True)
         unmentioned = [value for lenient, value in mentions if not (lenient.mentioned or value.whole)]
         subjects = {triple.subject for triple in self.record.triples}
         return 1 - len(unmentioned) / len(self.result.values), 1 - len(self.result.unnamed) / len(subjects)
@@ -92,13 +92,16 @@ class CheckedText(PrettyPrinted):
 
     def as_dict(self) -> dict[str, Any]:
         verdicts = [
-            asdict(judged.triple) | {"verdict": judged.verdict, "said": round(judged.said, 4), "words": value.how}
+            asdict(judged.triple)
+            | {"verdict": judged.verdict, "said": round(judged.said_probability, 4), "words": value.kind}
             for judged, value in zip(self.judgement.verdicts, self.result.values, strict=True)
         ]
         return {
             "id": self.record.id,
             "text": self.text,
-            "values": {name: value.how for name, value in zip(self.record.predicates, self.result.values, strict=True)},
+            "values": {
+                name: value.kind for name, value in zip(self.record.predicates, self.result.values, strict=True)
+            },
             "scores": {name: round(score, 4) for name, score in self.scores.items()},
             "risk": round(self.risk, 4),
             "triples": verdicts,

@@ -274,7 +274,7 @@ def _check_json(text: Text, checked: Checked) -> dict[str, Any]:
     check, values = checked.words, []
     for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
-        values.append({"predicate": predicate, "triple": _parts(value.triple), "how": value.how, **span})
+        values.append({"predicate": predicate, "triple": _parts(value.triple), "how": value.kind, **span})
     critic = checked.critic and {
         **{name: checked.critic[name] for name in ("scores", "risk", "triples")},
         "invented_spans": checked.critic["invented"],

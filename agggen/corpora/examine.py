@@ -72,7 +72,7 @@ def examine(data: Dataset) -> Examination:
         for value in result.values:
             use = uses[value.triple.predicate]
             use.checked += 1
-            if value.how == "missing":
+            if value.kind == "missing":
                 use.missing.append(f"{value.triple.object!r} (record {record.id})")
         hallucinated += [f"{words!r} (record {record.id})" for words in result.invented]
     return Examination(

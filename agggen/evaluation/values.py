@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agggen.evaluation.segments import SegmentStatistics, percentage_statistics
 from agggen.records import Record
 from agggen.verification.check import Checker
-from agggen.verification.lenient import THRESHOLD, Mentions, verify
+from agggen.verification.lenient import THRESHOLD, Mentions, find_mentions
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck, check_paired
 from agggen.verification.values import MATCH_KINDS
@@ -49,14 +49,14 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     """
     check_paired(records, texts)
     checker = checker or Checker()
-    checks, mentions = list(map(checker.check, records, texts)), list(map(verify, records, texts))
+    checks, mentions = list(map(checker.check, records, texts)), list(map(find_mentions, records, texts))
     triples, ones = [len(record.triples) for record in records], [1] * len(records)
     n_whole = [sum(value.whole for value in check.values) for check in checks]
     n_mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]
     faultless = [not check.faults for check in checks]
     invented = [len(check.invented) for check in checks]
-    counts = Counter(value.how for check in checks for value in check.values)
-    said = ",".join(f"{how} {counts[how]}" for how in MATCH_KINDS)
+    counts = Counter(value.kind for check in checks for value in check.values)
+    said = ",".join(f"{kind} {counts[kind]}" for kind in MATCH_KINDS)
     variants = sum(map(len, checker.lexicon.variants.values()))
     lexicon = "lexicon:none" if checker.lexicon == Lexicon() else f"lexicon:{variants} variants"
     total = f"triples:{sum(triples)}"

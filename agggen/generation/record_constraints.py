@@ -26,12 +26,12 @@ from agggen.text.linearise import entity_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.cues import foreign_words, unexpressed
+from agggen.verification.cues import foreign_words, triples_without_cue
 from agggen.verification.lexicon import is_restricted
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import words
 from agggen.verification.partial_mentions import value_parts
-from agggen.verification.record_words import derived, names
+from agggen.verification.record_words import is_derived, names
 from agggen.verification.roles import wrong_roles
 from agggen.verification.values import FUNCTION_WORDS, spellings
 
@@ -69,8 +69,10 @@ class RestrictedWords:
         self.full_stop = self.ids.get(f"{JOINER}.")
 
     def forbidden_ids(self, allowed: Iterable[str]) -> set[int]:
-        """Ids of the restricted words with a form that is neither in `allowed` nor derived from one of these forms."""
-        forms = {form for base in allowed for form in self._by_start[base[:4]] if form == base or derived(form, base)}
+        """Ids of the restricted words with a form that is neither in `allowed` nor derived from one of these."""
+        forms = {
+            form for base in allowed for form in self._by_start[base[:4]] if form == base or is_derived(form, base)
+        }
         licensed = {
             number for form in forms for number in self._by_form[form] if forms.issuperset(self.normal_forms[number])
         }
@@ -165,7 +167,7 @@ class RecordConstraints:
             number
             for number, word in enumerate(self.extras, start=len(restricted.vocabulary))
             if any(
-                form not in allowed and not any(derived(form, b) for b in allowed) for form in restricted.forms(word)
+                form not in allowed and not any(is_derived(form, b) for b in allowed) for form in restricted.forms(word)
             )
         }
         value_spellings = [self._spellings(self.record.triples[index]) for index in indices]
@@ -245,7 +247,7 @@ class RecordConstraints:
         text = MatchedText.by_rule(self.record, self._text([*open_sentence, *fact]))
         return (
             foreign.isdisjoint(foreign_words(text, lexicon.predicates_of, predicates))
-            and not any(triple in triples for triple in unexpressed(text, lexicon.cues))
+            and not any(triple in triples for triple in triples_without_cue(text, lexicon.cues))
             and not wrong_roles(text, lexicon.roles_after, lexicon.contexts)
         )
 
@@ -265,7 +267,7 @@ class RecordConstraints:
 
     def _spellings_of(self, triple: Triple) -> tuple[Spelling, ...]:
         """The spellings of the object as word ids; none for truth values, which are expressed by phrases."""
-        literal = next((item for item in self.restricted.checker.wordings(triple) if item.how == "literal"), None)
+        literal = next((item for item in self.restricted.checker.wordings(triple) if item.kind == "literal"), None)
         if literal is None:
             return ()
         texts = [*spellings(triple.object), *self.restricted.checker.lexicon.variants.get(triple.object, ())]

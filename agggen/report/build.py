@@ -40,7 +40,7 @@ def rows_of(
                 plans[index],
                 facts[index],
                 {name: metric_scores[index] for name, metric_scores in scores.items()},
-                {name: check.why for name, check in lenient if not check.mentioned},
+                {name: check.reason for name, check in lenient if not check.mentioned},
                 slot_errors(record, text, "plain") if slots else None,
             )
         )

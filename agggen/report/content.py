@@ -161,7 +161,7 @@ class Row:
     def not_whole(self) -> dict[str, str]:
         """Predicates whose values are not whole in the text (strict check), each with ``part`` or ``missing``."""
         checks = zip(self.record.predicates, self.check.values, strict=True)
-        return {name: check.how for name, check in checks if not check.whole}
+        return {name: check.kind for name, check in checks if not check.whole}
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form: a line of records.jsonl."""

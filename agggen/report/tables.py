@@ -114,7 +114,7 @@ def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
         unmentioned.update(triples_by_name[name].predicate for name in row.unmentioned)
         for value in row.check.values:
             if not value.whole:
-                not_whole[value.how][value.triple.predicate] += 1
+                not_whole[value.kind][value.triple.predicate] += 1
         for kind, error in row.labelled_errors:
             slot_counts[kind][error.slot] += 1
     error_counts = slot_counts or {"said in part": not_whole["part"], "missing": not_whole["missing"]}

@@ -21,26 +21,33 @@ from typing import Any
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.contexts import misplaced, swapped
+from agggen.verification.contexts import misplaced_triples, swapped_predicates
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, is_restricted
 from agggen.verification.matched import MatchedText, Matches
 from agggen.verification.normal import Span, containing, overlap, words
 from agggen.verification.partial_mentions import find_name_parts, find_parts, lacks_separator, value_parts
-from agggen.verification.record_words import forms, is_related, names, small_number, unsupported
+from agggen.verification.record_words import forms, is_related, is_small_number, names, unsupported_words
 from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.subject_swaps import swapped_subjects
 from agggen.verification.values import MATCH_KINDS, MatchKind, TextIndex, Wording, to_wording, value_wordings
 
 _MAX_NEW_WORD_RATE = 0.01
-"""A word unseen before a predicate's values is a fault if the Good-Turing probability of such words is at most this."""
+"""In a complete text, a new word before a value is a fault if the probability of new words is at most this; see
+`contexts.misplaced`."""
 
-_ITEM_ENDS = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
-_ITEM_BEGINS = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
+_SEPARATOR_BEFORE = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
+"""The separator of list items at the end of the text before an item."""
+_SEPARATOR_AFTER = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
+"""The separator of list items at the beginning of the text after an item."""
 
 
 class Checker:
-    """Checks texts against records with a lexicon. [default: values are matched by rule only]"""
+    """Checks texts against records.
+
+    Args:
+        lexicon: what is known from training texts. [default: values are matched by rule only]
+    """
 
     def __init__(self, lexicon: Lexicon | None = None) -> None:
         self.lexicon = lexicon or Lexicon()
@@ -50,15 +57,14 @@ class Checker:
     def wordings(self, triple: Triple) -> tuple[Wording, ...]:
         """The accepted wordings of the triple's object, the literal one first.
 
-        For a truth value, the learned phrases; without phrases, predicate and value as in "Oda: is alive: true."
+        For a truth value, the learned phrases; if there are none, its predicate and value: "is alive true".
         """
         return self._wordings(triple.predicate, triple.object)
 
     def _wordings_of(self, predicate: str, value: str) -> tuple[Wording, ...]:
         truth = entity_words(value).lower()
         if truth in BOOLEANS and predicate in self.lexicon.booleans:
-            plain = f"{predicate_words(predicate)} {truth}"
-            phrases = self.lexicon.booleans[predicate].get(truth) or (plain,)
+            phrases = self.lexicon.booleans[predicate].get(truth) or (f"{predicate_words(predicate)} {truth}",)
             return tuple(wording for text in phrases if (wording := to_wording(text, "phrase")))
         wordings = {wording.key: wording for wording in value_wordings(value)}
         for text in self.lexicon.variants.get(value, ()):
@@ -93,7 +99,7 @@ class Checker:
         subjects: Collection[str] | None,
         initial: bool,
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yields (name, value) of each field of `TextCheck`, in ascending cost; arguments as in `check`."""
+        """Yields (name, value) of each field of `TextCheck`, cheapest first; arguments as in `check`."""
         is_fact, indexed = triples is not None, TextIndex(text, initial)
         required = record.triples if triples is None else [record.triples[index] for index in sorted(triples)]
         named = _name_spans(record, (triple.subject for triple in required), indexed)
@@ -101,15 +107,15 @@ class Checker:
         matched = MatchedText(record, required, indexed, self._values(required, indexed, named), named)
         yield "values", tuple(_check_value(matched, triple, spans) for triple, spans in matched.matches())
         yield "repeated", repeated_words(matched) + (repeated_values(matched) if is_fact else ())
-        yield "misplaced", misplaced(matched, self.lexicon, 1.0 if is_fact else _MAX_NEW_WORD_RATE, initial)
+        yield "misplaced", misplaced_triples(matched, self.lexicon, 1.0 if is_fact else _MAX_NEW_WORD_RATE, initial)
         invented, elsewhere = self._hallucinated(matched)
         if is_fact:
             mentions = _values_of_other_facts(matched)
             elsewhere += tuple(value for value in mentions if not set(elsewhere) & {word.raw for word in words(value)})
         yield "elsewhere", elsewhere
         yield "invented", (*invented, *self._contradictions(matched))
-        yield "unsupported", unsupported(matched, self.lexicon, self.allowed(record.triples))
-        yield "swapped", swapped(matched, self.lexicon.contexts) + swapped_subjects(matched)
+        yield "unsupported", unsupported_words(matched, self.lexicon, self.allowed(record.triples))
+        yield "swapped", swapped_predicates(matched, self.lexicon.contexts) + swapped_subjects(matched)
 
     def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that no sentence of `text` names, in full or in parts."""
@@ -123,20 +129,20 @@ class Checker:
     def _values(
         self, triples: Sequence[Triple], indexed: TextIndex, subjects: Mapping[str, Collection[Span]]
     ) -> list[Matches]:
-        """The matches of each triple's value, except matches that are or begin inside a name (`_inside_name`)."""
+        """The matches of each triple's value, except those inside a longer name (`_inside_name`)."""
         matches: list[dict[Span, MatchKind]] = [
-            {span: wording.how for wording in reversed(self.wordings(triple)) for span in indexed.find(wording)}
+            {span: wording.kind for wording in reversed(self.wordings(triple)) for span in indexed.find(wording)}
             for triple in triples
         ]
-        longer = {*chain(*subjects.values()), *chain(*matches)}
+        all_spans = {*chain(*subjects.values()), *chain(*matches)}
         accepted: list[Matches] = [
-            {span: how for span, how in sorted(kinds.items()) if not _inside_name(indexed.text, span, longer)}
+            {span: kind for span, kind in sorted(kinds.items()) if not _inside_name(indexed.text, span, all_spans)}
             for kinds in matches
         ]
         # a number below 1000 that is the value of n predicates must be mentioned n times
         by_number: dict[str, list[int]] = defaultdict(list)
         for index, triple in enumerate(triples):
-            if small_number(triple.object):
+            if is_small_number(triple.object):
                 by_number[words(entity_words(triple.object))[0].form].append(index)
         for indices in by_number.values():
             spans = {span for index in indices for span in accepted[index]}
@@ -146,7 +152,10 @@ class Checker:
         return accepted
 
     def _hallucinated(self, text: MatchedText) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Restricted words and ``value_pairs`` that no triple licenses, and those that only other facts' triples do."""
+        """(words that no triple of the record licenses, words that only triples of other facts license).
+
+        Words are checked if they are restricted (`is_restricted`) or in a pair of the lexicon's ``value_pairs``.
+        """
         pairs = self.lexicon.value_pairs
         candidates = [
             word
@@ -173,11 +182,11 @@ class Checker:
         return frozenset[str]().union(*map(self._allowed, triples))
 
     def _allowed_of(self, triple: Triple) -> frozenset[str]:
-        named = f"{predicate_words(triple.predicate)} {self.lexicon.template(triple.predicate) or ''}"
-        parts = (triple.subject, triple.object)
-        variants = chain.from_iterable(self.lexicon.variants.get(part, ()) for part in parts)
+        predicate_text = f"{predicate_words(triple.predicate)} {self.lexicon.template(triple.predicate) or ''}"
+        entities = (triple.subject, triple.object)
+        variants = chain.from_iterable(self.lexicon.variants.get(entity, ()) for entity in entities)
         learned = self.lexicon.wordings.get(triple.predicate, ())
-        return frozenset(learned).union(*map(forms, (named, *parts, *variants)))
+        return frozenset(learned).union(*map(forms, (predicate_text, *entities, *variants)))
 
     def _contradictions(self, text: MatchedText) -> tuple[str, ...]:
         """Phrases of the text that express a truth value that is not in the record."""
@@ -194,7 +203,7 @@ class Checker:
 
 
 def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
-    """Whether `Checker.findings` has no fault; stops at the first fault."""
+    """Whether the `findings` of a `Checker` contain no fault; stops at the first fault."""
     return not any(
         not all(value.whole for value in finding) if name == "values" else finding for name, finding in findings
     )
@@ -204,14 +213,14 @@ def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> 
     """By subject: the spans that name it in full, otherwise in parts (`find_name_parts`)."""
     in_full = {name: indexed.find(*value_wordings(name)) for name in subjects}
     if any("," in name for name, spans in in_full.items() if not spans):
-        of_record = {name: indexed.find(*value_wordings(name)) for name in names(record)}
-        return {name: spans or find_name_parts(name, of_record, indexed) for name, spans in in_full.items()}
+        record_spans = {name: indexed.find(*value_wordings(name)) for name in names(record)}
+        return {name: spans or find_name_parts(name, record_spans, indexed) for name, spans in in_full.items()}
     return in_full
 
 
-def _unnamed(spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
-    """The names that have no span but at least one word."""
-    return tuple(name for name, own in spans.items() if not own and words(entity_words(name)))
+def _unnamed(name_spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
+    """The names without a span; names without a word (punctuation) are ignored."""
+    return tuple(name for name, spans in name_spans.items() if not spans and words(entity_words(name)))
 
 
 def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueCheck:
@@ -238,7 +247,7 @@ def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
 
     A value is ignored if all its words in the text also belong to the fact's predicates or unmatched values.
     """
-    own = {name for triple in text.triples for name in (triple.subject, triple.object)}
+    own_names = {name for triple in text.triples for name in (triple.subject, triple.object)}
     own_forms = frozenset[str]().union(
         *(forms(predicate_words(triple.predicate)) for triple in text.triples),
         *(forms(triple.object) for triple, spans in text.matches() if not spans),
@@ -247,25 +256,24 @@ def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
     mentions: list[str] = []
     for triple in text.record.triples:
         literal = entity_words(triple.object)
-        if triple.object in own or forms(triple.object).isdisjoint(other_forms):
+        if triple.object in own_names or forms(triple.object).isdisjoint(other_forms):
             continue
         if literal[:1].isupper() or literal[:1].isdigit():
             spans = sorted(text.indexed.find(*value_wordings(triple.object)))
-            mentions += [
-                text.indexed.text[slice(*span)] for span in spans if not any(overlap(span, own) for own in text.spans)
-            ]
+            separate = [span for span in spans if not any(overlap(span, own_span) for own_span in text.spans)]
+            mentions += [text.indexed.text[slice(*span)] for span in separate]
     return tuple(dict.fromkeys(mentions))
 
 
 def _inside_name(text: str, span: Span, spans: Collection[Span]) -> bool:
-    """Whether a span is inside a longer name or begins in another name: "Torino F.C. Bari 1908" does not mention ``F.C.
-    Bari 1908``. False for list items ("Baku, Azerbaijan") and in lower case ("white rice").
+    """Whether a span is inside one of `spans`, or begins in one: "Torino F.C. Bari 1908" does not mention ``F.C. Bari
+    1908`` beside ``Torino F.C.`` False for list items ("Baku, Azerbaijan") and in lower case ("white rice").
     """
     if text[span[0]].islower():
         return False
     for start, end in containing(span, spans):
-        before, behind = text[start : span[0]].rstrip(), text[span[1] : end]
-        if not ((not before or _ITEM_ENDS.search(before)) and (not behind or _ITEM_BEGINS.match(behind))):
+        before, after = text[start : span[0]].rstrip(), text[span[1] : end]
+        if not ((not before or _SEPARATOR_BEFORE.search(before)) and (not after or _SEPARATOR_AFTER.match(after))):
             return True
-    begun = (start for start, end in spans if start < span[0] < end < span[1])
-    return any(not _ITEM_ENDS.search(text[start : span[0]].rstrip()) for start in begun)
+    overlapping = (start for start, end in spans if start < span[0] < end < span[1])
+    return any(not _SEPARATOR_BEFORE.search(text[start : span[0]].rstrip()) for start in overlapping)

@@ -61,20 +61,20 @@ ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|\w{3}[ai]ble|\w{2}[^\We
 _YEAR = re.compile(r"1\d{3}|20\d\d")
 
 
-def spoken(value: str) -> str:
-    """A value as written in sentences: ``30 May 1999`` for ``1999-05-30``, other values unchanged."""
+def value_text(value: str) -> str:
+    """A value as plain text for sentences, an ISO date as ``30 May 1999``."""
     literal = entity_words(value)
     date = _DATE.fullmatch(literal)
     return f"{int(date[3])} {MONTHS[int(date[2]) - 1].capitalize()} {date[1]}" if date else literal
 
 
-def fill(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
+def fill_template(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
     """Fills a template with a triple's subject and object; adjusts the articles before them.
 
     Args:
-        articles: as in a `Lexicon`; before a name without an entry, the template is not changed.
+        articles: as in a `Lexicon`; articles before names without an entry are not changed.
     """
-    subject, value = entity_words(triple.subject), spoken(triple.object)
+    subject, value = entity_words(triple.subject), value_text(triple.object)
     for placeholder, name in (("{subject}", subject), ("{object}", value)):
         if articles.get(name, 1.0) <= 0.5:
             template = re.sub(rf"\bthe {placeholder}", placeholder, template, flags=re.IGNORECASE)
@@ -104,20 +104,20 @@ def plural(noun: str) -> str:
 
 
 def one_full_stop(sentence: str) -> str:
-    """The sentence with one full stop if it ends with two, since a value ends with an abbreviation."""
+    """The sentence without its last full stop if it ends with two, the first of which belongs to an abbreviation."""
     return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
 
-def clause(triple: Triple, articles: Mapping[str, float]) -> str:
-    """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``, with a
-    plural ``The awards of Ann are two medals.``, with a unit ``Ann has a height of 170 cm.`` for ``height (in cm)``.
+def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
+    """A sentence for a triple, from the words of its predicate: ``The eat type of Aromi is pub.``, ``Aspirin interacts
+    with warfarin.``, ``The awards of Ann are two medals.``, ``Ann has a height of 170 cm.`` for ``height (in cm)``.
 
-    If no sentence pattern fits the predicate, the parts are listed: ``Oda: successor to: Ann.``
+    If no sentence pattern fits the predicate, subject, predicate and value are listed: ``Oda: successor to: Ann.``
 
     Args:
         articles: as in a `Lexicon`.
     """
-    subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), spoken(triple.object)
+    subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), value_text(triple.object)
     if unit := _UNIT.fullmatch(name):
         name, value = unit[1], f"{value} {unit[2]}"
     if value.lower() not in BOOLEANS and (noun := _HAS.fullmatch(name)):
@@ -128,30 +128,30 @@ def clause(triple: Triple, articles: Mapping[str, float]) -> str:
     first, *middle, last = name.split() if " " in name else (name, name)
     passive = not middle and first not in (*_PLACES, last) and _PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
     head = [first] if passive else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
-    all_values = "," in value or " and " in value or not value[:1].isupper()
-    verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "are" if all_values else "include"
-    when = "on" if _DAY.fullmatch(value) else "in" if _YEAR.fullmatch(value) else ""
+    is_single_name = "," not in value and " and " not in value and value[:1].isupper()
+    verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "include" if is_single_name else "are"
+    on_or_in = "on" if _DAY.fullmatch(value) else "in" if _YEAR.fullmatch(value) else ""
     if triple.subject == NO_SUBJECT:
         text = f"The {name} {verb} {value}."
     elif value != "1" and re.fullmatch(r"\d[\d,]*", value) and (count := _COUNT.fullmatch(name)):
         text = f"{subject} has {value} {count['things'] or plural(count['thing'])}."
-    elif value != "1" and not when and re.fullmatch(r"\d[\d,]*", value) and verb == "are" and not passive:
+    elif value != "1" and not on_or_in and re.fullmatch(r"\d[\d,]*", value) and verb == "are" and not passive:
         text = f"{subject} has {value} {name}."
     elif value[:1].isdigit() and _MEASURE.fullmatch(name):
         text = f"{subject} has {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name} of {value}."
     elif _IDENTIFIER.fullmatch(name):
-        text = f"{subject} has the {name} {spoken(triple.object)}."
-    elif when and (
+        text = f"{subject} has the {name} {value_text(triple.object)}."
+    elif on_or_in and (
         (_PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
         or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))
     ):
-        text = f"{subject} was {name} {when} {value}."
+        text = f"{subject} was {name} {on_or_in} {value}."
     elif value.lower() in BOOLEANS and (first in _VERBS | PREPOSITIONS or ADJECTIVE.fullmatch(name)):
         text = f"{subject}: {name}: {value}."
     elif first in _VERBS or (
         last in PREPOSITIONS and name not in PREPOSITIONS and (first.endswith("s") or first in _INTRANSITIVE)
     ):
-        text = f"{subject} {name} {f'{when} ' if when and last not in PREPOSITIONS else ''}{value}."
+        text = f"{subject} {name} {f'{on_or_in} ' if on_or_in and last not in PREPOSITIONS else ''}{value}."
     elif (
         name in PREPOSITIONS
         or (last == "of" and not middle)

@@ -8,23 +8,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
 from agggen.records import Triple
-from agggen.verification.clauses import clause, spoken
+from agggen.verification.clauses import plain_clause, value_text
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span
 from agggen.verification.record_words import value_type
 
 _NEIGHBOURS = 2
+"""Number of words of a context on each side of a value."""
 _MIN_VALUES = 20
 """Contexts of a predicate are only used if it has at least this number of values in training texts."""
 _MISPLACED_MARGIN = 2.5
-"""A value is misplaced if its context's log-likelihood is by more than this higher under another predicate."""
+"""A value is misplaced if the log-likelihood of its context is more than this higher under another predicate."""
 _SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
 """By `value_type`: two values are swapped if this increases the log-likelihood of their contexts by more than this."""
 
 
 def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
-    """The lexicon's ``contexts``, of values that occur once in a text; drops features with count 1, except L1."""
+    """The lexicon's ``contexts``, from values that occur once in their text; without features of count 1, except L1."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         for triple, spans in text.matches():
@@ -37,17 +38,24 @@ def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
     }
 
 
-def misplaced(text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, initial: bool) -> tuple[Triple, ...]:
-    """The triples whose value occurs only in wrong contexts: contexts that are more probable for another predicate with
-    this value, ``unrelated_pairs``, and after a word that never precedes the predicate's values in training texts ("is
-    a 1766 gas"). The words before the value in the triple's ``clause`` are always a right context. Values that begin a
-    text that does not begin a sentence (not `initial`) are ignored.
+def misplaced_triples(
+    text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, initial: bool
+) -> tuple[Triple, ...]:
+    """The triples whose value occurs only in wrong contexts.
+
+    A context is wrong if it is more probable for another predicate that also has this value; if the value and the next
+    word are one of the ``unrelated_pairs``; or after a word that never precedes the predicate's values in training
+    texts ("is a 1766 gas"). It is not wrong if the text before the value is as in the triple's `plain_clause`.
+
+    Args:
+        max_new_word_rate: see `_never_precedes`.
+        initial: whether the text begins a sentence; otherwise, triples whose value begins the text are skipped.
     """
     contexts = lexicon.contexts
-    result: list[Triple] = []
+    misplaced: list[Triple] = []
     for triple, spans in text.matches():
         own_contexts = contexts.get(triple.predicate)
-        plain_spans = [span for span, how in spans.items() if how != "phrase"]
+        plain_spans = [span for span, kind in spans.items() if kind != "phrase"]
         word_spans = [bounds for span in plain_spans if (bounds := text.indexed.words_in(span))]
         if not own_contexts or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
             continue
@@ -62,29 +70,29 @@ def misplaced(text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, ini
             or _following_pair(text, bounds) in unrelated
             for bounds, context in ((bounds, [*_neighbours(text, bounds)]) for bounds in word_spans)
         ):
-            before, _, _ = clause(triple, lexicon.articles).rpartition(spoken(triple.object))
+            before, _, _ = plain_clause(triple, lexicon.articles).rpartition(value_text(triple.object))
             if not any(text.indexed.text[:start].endswith(before) for start, _ in spans):
-                result.append(triple)
-    return tuple(result)
+                misplaced.append(triple)
+    return tuple(misplaced)
 
 
-def swapped(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tuple[tuple[str, str], ...]:
+def swapped_predicates(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tuple[tuple[str, str], ...]:
     """Pairs of predicates whose values fit each other's contexts better than their own, by `_SWAP_MARGIN`.
 
     Values of type ``words`` are only compared if both predicates have enough training values.
     """
-    located: list[tuple[Triple, Span]] = []
+    values: list[tuple[Triple, Span]] = []
     for triple, spans in text.matches():
         occurs_once = len(spans) == 1 and "phrase" not in spans.values() and triple.predicate in contexts
         if occurs_once and (bounds := text.indexed.words_in(*spans)):
-            located.append((triple, bounds))
+            values.append((triple, bounds))
     pairs: list[tuple[str, str]] = []
-    for (left, left_words), (right, right_words) in combinations(located, 2):
+    for (left, left_words), (right, right_words) in combinations(values, 2):
         if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
             continue
         kind, left_counts, right_counts = value_type(left.object), contexts[left.predicate], contexts[right.predicate]
-        too_few = not (_has_enough_values(left_counts) and _has_enough_values(right_counts))
-        if kind != value_type(right.object) or (kind == "words" and too_few):
+        enough_values = _has_enough_values(left_counts) and _has_enough_values(right_counts)
+        if kind != value_type(right.object) or (kind == "words" and not enough_values):
             continue
         left_context, right_context = list(_neighbours(text, left_words)), list(_neighbours(text, right_words))
         exchanged = _log_likelihood(left_counts, right_context) + _log_likelihood(right_counts, left_context)
@@ -95,23 +103,23 @@ def swapped(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tup
 
 
 def _neighbours(text: MatchedText, bounds: Span) -> Iterator[str]:
-    """Context features of the words with indices `bounds`, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
+    """Yields the context features of the words with indices `bounds`: ``L1 period``, ``R1 and``, ``L2``, ``R2``.
 
     ``an`` counts as ``a``, since the value determines the article. Words of other values are ``*``, positions before
     the sentence ``^``, positions after the text ``$``.
     """
-    tokens, values, before_sentence = text.words, text.covered, False
+    tokens, covered, before_sentence = text.words, text.covered, False
     for distance in range(1, _NEIGHBOURS + 1):
         left, right = bounds[0] - distance, bounds[1] - 1 + distance
         before_sentence = before_sentence or left < 0 or tokens[left + 1].initial
-        yield f"L{distance} " + (
-            "^" if before_sentence else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
-        )
-        yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
+        left_form = "^" if before_sentence else "*" if covered[left] else tokens[left].form
+        right_form = "$" if right >= len(tokens) else "*" if covered[right] else tokens[right].form
+        yield f"L{distance} {'a' if left_form == 'an' else left_form}"
+        yield f"R{distance} {right_form}"
 
 
 def _following_pair(text: MatchedText, bounds: Span) -> str:
-    """A value of one word and the next word; empty for longer values, and before a comma or the end of the sentence."""
+    """A value of one word and the next word; empty if the value is longer or ends a sentence, or a comma follows."""
     pair = text.words[bounds[0] : bounds[0] + 2]
     if bounds[1] > bounds[0] + 1 or len(pair) < 2 or pair[1].initial:
         return ""
@@ -122,12 +130,12 @@ def _has_enough_values(contexts: Mapping[str, int]) -> bool:
     return contexts.get("", 0) >= 2 * _NEIGHBOURS * _MIN_VALUES
 
 
-def _never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
-    """Whether `left`, the first of a value's `_neighbours`, never precedes the predicate's values in training, and the
-    probability of an unseen word there is at most `max_new_word_rate`. The Good-Turing estimate of this probability is
-    the fraction of training values whose left neighbour occurs once.
+def _never_precedes(contexts: Mapping[str, int], left_word: str, max_new_word_rate: float) -> bool:
+    """Whether `left_word`, the L1 feature of a value, never precedes the predicate's values in training texts, and new
+    words before these values are rare: their Good-Turing probability is at most `max_new_word_rate`. It is the fraction
+    of training values whose left neighbour occurs only once.
     """
-    if left in contexts or not _has_enough_values(contexts):
+    if left_word in contexts or not _has_enough_values(contexts):
         return False
     occurrences = contexts[""] / (2 * _NEIGHBOURS)
     singletons = sum(count == 1 for feature, count in contexts.items() if feature.startswith("L1 "))
@@ -135,12 +143,12 @@ def _never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: f
 
 
 def _log_likelihood_ratio(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
-    """The log-likelihood ratio of a value's context under the contexts of another predicate to its own predicate.
+    """The log-likelihood of a value's context under another predicate minus that under its own predicate.
 
     Features that neither predicate has in training, and ``^`` and ``$``, are ignored.
     """
-    known = [name for name in features if (name in other or name in own) and name[-1] not in "^$"]
-    return _log_likelihood(other, known) - _log_likelihood(own, known)
+    common = [feature for feature in features if (feature in other or feature in own) and feature[-1] not in "^$"]
+    return _log_likelihood(other, common) - _log_likelihood(own, common)
 
 
 def _log_likelihood(contexts: Mapping[str, int], features: Iterable[str]) -> float:

@@ -24,24 +24,24 @@ _MIN_STATEMENTS = 3
 """Minimum number of distinct (subject, value) pairs in texts with a wording of a predicate."""
 _MIN_LOWER_SHARE = 0.05
 """Minimum share of an ordinary word's occurrences inside sentences that begin with a small letter."""
-_VALUE_RATIO = 9
+_MIN_VALUE_RATIO = 9
 """Minimum ratio of a value word's (or value pair's) occurrences in values to its other occurrences."""
 _MIN_WORDING_SHARE = 0.01
 """Minimum share of a predicate's texts that contain a wording of it."""
 _MIN_TRIPLES = 5
-"""Minimum number of triples of a predicate with a frequent value; minimum number of occurrences of a value pair."""
+"""Minimum number of triples with a frequent value of a predicate, and of occurrences of a value pair."""
 _MIN_IMPLYING_TEXTS = 30
 """Minimum number of texts with a word or word pair that implies a predicate."""
-_MAX_RATE_BESIDE_OTHERS = 0.1
-"""Maximum ratio of an implying value's rate in texts with another value of its predicate to that in its own texts."""
+_MAX_OTHER_RATIO = 0.1
+"""Maximum ratio of an implying value's rate in texts with another value of its predicate to that in texts with it."""
 _MIN_ABSENT_RATIO = 3
 """Minimum ratio of an implying value's rate in texts without its predicate to that in texts with another value."""
-_MAX_BASE_RATIO = 2
+_MAX_UNRELATED_RATIO = 2
 """Maximum ratio of a value's share of the texts with an unrelated pair to its share of all texts."""
 _MAX_OPINION_SHARE = 0.25
 """Maximum share of a predicate's texts that contain an opinion; a more frequent one expresses the predicate."""
-_MAX_SHARE = 0.9
-"""Words cannot imply predicates of a larger share of the texts, since nearly all words co-occur with these."""
+_MAX_IMPLIED_SHARE = 0.9
+"""Words cannot imply predicates of more than this share of the texts, since nearly all words co-occur with them."""
 
 
 def learn(records: Sequence[Record]) -> Lexicon:
@@ -49,8 +49,8 @@ def learn(records: Sequence[Record]) -> Lexicon:
     texts = [MatchedText.by_rule(record, reference.text) for record in records for reference in record.references]
     lower, value_words = _word_kinds(texts)
     booleans = _boolean_predicates(records)
-    frequent = _frequent_values(records)
-    frequent_words = {value: names for value, names in frequent.items() if value.isalpha() and value.islower()}
+    frequent_values = _frequent_values(records)
+    frequent_words = {value: names for value, names in frequent_values.items() if value.isalpha() and value.islower()}
     cues, predicates_of = learn_cues(texts)
     lexicon = Lexicon(
         variants=learn_variants(texts, booleans),
@@ -59,7 +59,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         value_words=value_words,
         lower=lower,
         value_pairs=_value_pairs(texts, frequent_words),
-        shared=_shared(frequent),
+        shared=_shared(frequent_values),
         cues=cues,
         predicates_of=predicates_of,
         roles_after=learn_roles(texts),
@@ -69,10 +69,13 @@ def learn(records: Sequence[Record]) -> Lexicon:
     unrelated = _grouped(_unrelated_pairs(texts, frequent_words, implies | predicate_of))
     implies = {word: word for word in _opinions(texts)} | implies | {value: value for value in predicate_of}
     lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
-    return replace(lexicon, templates=learn_templates(records, lexicon, frequent), articles=learn_articles(records))
+    return replace(
+        lexicon, templates=learn_templates(records, lexicon, frequent_values), articles=learn_articles(records)
+    )
 
 
 def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
+    """The predicates that have only truth values."""
     values: dict[str, set[str]] = defaultdict(set)
     for record in records:
         for triple in record.triples:
@@ -81,11 +84,11 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """By first item of `pairs`: the second items."""
+    """By first member of `pairs`: the second members."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for key, item in pairs:
-        groups[key].append(item)
-    return {key: tuple(items) for key, items in groups.items()}
+    for first, second in pairs:
+        groups[first].append(second)
+    return {first: tuple(members) for first, members in groups.items()}
 
 
 def _frequent_values(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
@@ -94,79 +97,81 @@ def _frequent_values(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
     return _grouped(pair for pair, count in sorted(counts.items()) if count >= _MIN_TRIPLES)
 
 
-def _shared(frequent: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _shared(frequent_values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``shared``."""
     return {
         value: predicates
-        for value, predicates in frequent.items()
+        for value, predicates in frequent_values.items()
         if len(predicates) > 1 and value.lower() not in BOOLEANS and not value[:1].isupper()
     }
 
 
-def _value_pairs(texts: Sequence[MatchedText], frequent: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``value_pairs``, of frequent values of one word."""
-    counts = {value: (Counter[str](), Counter[str]()) for value in frequent}
+def _value_pairs(texts: Sequence[MatchedText], frequent_values: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``value_pairs``, for frequent values of one word."""
+    counts = {value: (Counter[str](), Counter[str]()) for value in frequent_values}
     for text in texts:
         for index, (word, covered) in enumerate(zip(text.words, text.covered, strict=True)):
             if word.form in counts:
                 counts[word.form][covered].update(content_pairs(text.words, index))
     return _grouped(
         (value, pair)
-        for value, (elsewhere, as_value) in sorted(counts.items())
-        for pair, count in sorted(as_value.items())
-        if count >= max(_MIN_TRIPLES, _VALUE_RATIO * elsewhere[pair])
+        for value, (outside_values, in_values) in sorted(counts.items())
+        for pair, count in sorted(in_values.items())
+        if count >= max(_MIN_TRIPLES, _MIN_VALUE_RATIO * outside_values[pair])
     )
 
 
 def _unrelated_pairs(
-    texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], implies: Mapping[str, str]
+    texts: Sequence[MatchedText], frequent_values: Mapping[str, Sequence[str]], implies: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Yields (predicate, pair) for the lexicon's ``unrelated_pairs``: a frequent value of one word and the next word,
-    which imply another predicate.
+    if the pair or the next word implies another predicate.
     """
     with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    with_both = Counter[tuple[str, tuple[str, str]]]()
+    with_value_and_pair = Counter[tuple[str, tuple[str, str]]]()
     for text in texts:
         values = {(triple.predicate, triple.object) for triple in text.record.triples}
         with_value.update(values)
-        pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent and not b.initial}
+        pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent_values and not b.initial}
         with_pair.update(pairs)
-        with_both.update((predicate, pair) for predicate, value in values for pair in pairs if pair[0] == value)
+        with_value_and_pair.update(
+            (predicate, pair) for predicate, value in values for pair in pairs if pair[0] == value
+        )
     for pair, count in sorted(with_pair.items()):
         value, following = pair
         implied = implies.get(f"{value} {following}") or implies.get(following)
-        for predicate in frequent[value] if implied and count >= _MIN_IMPLYING_TEXTS else ():
-            base = with_value[predicate, value] / len(texts)
-            if predicate != implied and with_both[predicate, pair] / count <= _MAX_BASE_RATIO * base:
+        for predicate in frequent_values[value] if implied and count >= _MIN_IMPLYING_TEXTS else ():
+            share = with_value[predicate, value] / len(texts)
+            if predicate != implied and with_value_and_pair[predicate, pair] / count <= _MAX_UNRELATED_RATIO * share:
                 yield predicate, f"{value} {following}"
 
 
 def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset[str]]:
     """The lexicon's ``lower`` and ``value_words``."""
-    lower, inner = Counter[str](), Counter[str]()
-    from_values, elsewhere = Counter[str](), Counter[str]()
+    in_values, outside_values = Counter[str](), Counter[str]()
+    lower, capitalised = Counter[str](), Counter[str]()  # inside sentences, outside values
     openers: set[str] = set()
     for text in texts:
         for word, covered in zip(text.words, text.covered, strict=True):
             if word.kind != "word":
                 continue
             if covered:
-                from_values[word.form] += 1
+                in_values[word.form] += 1
                 continue
-            elsewhere[word.form] += 1
+            outside_values[word.form] += 1
             if word.raw[:1].islower():
                 lower[word.form] += 1
             elif word.initial:
                 openers.add(word.form)
             else:
-                inner[word.form] += 1
+                capitalised[word.form] += 1
     value_words = frozenset(
         form
-        for form, count in from_values.items()
-        if form not in FUNCTION_WORDS and len(form) > 2 and count >= _VALUE_RATIO * elsewhere[form]
+        for form, count in in_values.items()
+        if form not in FUNCTION_WORDS and len(form) > 2 and count >= _MIN_VALUE_RATIO * outside_values[form]
     )
-    ordinary = {form for form, count in lower.items() if count >= _MIN_LOWER_SHARE * (count + inner[form])}
-    return frozenset(ordinary | (openers - inner.keys() - from_values.keys())), value_words
+    ordinary = {form for form, count in lower.items() if count >= _MIN_LOWER_SHARE * (count + capitalised[form])}
+    return frozenset(ordinary | (openers - capitalised.keys() - in_values.keys())), value_words
 
 
 def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
@@ -182,11 +187,8 @@ def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple
     value_forms: dict[str, set[str]] = defaultdict(set)
     for text in texts:
         allowed = checker.allowed(text.record.triples)
-        invented = {
-            word.form
-            for word in text.uncovered
-            if is_restricted(word, lexicon.value_words, lexicon.lower) and not any(is_related(word, f) for f in allowed)
-        }
+        restricted = [word for word in text.uncovered if is_restricted(word, lexicon.value_words, lexicon.lower)]
+        invented = {word.form for word in restricted if not any(is_related(word, form) for form in allowed)}
         text_counts.update(invented)
         for triple in text.record.triples:
             with_predicate[triple.predicate] += 1
@@ -196,9 +198,9 @@ def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple
                 counts[triple.predicate, form] += 1
     wordings: dict[str, list[str]] = defaultdict(list)
     for (predicate, form), subjects_and_values in statements.items():
-        share, everywhere = counts[predicate, form] / with_predicate[predicate], text_counts[form] / len(texts)
-        typical = share >= max(_MIN_WORDING_SHARE, 3 * everywhere)
-        if len(subjects_and_values) >= _MIN_STATEMENTS and typical and form not in value_forms[predicate]:
+        share = counts[predicate, form] / with_predicate[predicate]
+        is_typical = share >= max(_MIN_WORDING_SHARE, 3 * text_counts[form] / len(texts))
+        if len(subjects_and_values) >= _MIN_STATEMENTS and is_typical and form not in value_forms[predicate]:
             wordings[predicate].append(form)
     return {predicate: tuple(sorted(word_forms)) for predicate, word_forms in wordings.items()}
 
@@ -212,15 +214,15 @@ def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: 
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         predicate_counts.update(predicates)
-        for form, claim in dict(uncovered_ngrams(text.words, text.covered)).items():
-            if all(word.form in lower and word.form not in FUNCTION_WORDS for word in claim) and (
-                len(claim) == 2 or (len(form) > 2 and form not in value_words)
+        for form, ngram in dict(uncovered_ngrams(text.words, text.covered)).items():
+            if all(word.form in lower and word.form not in FUNCTION_WORDS for word in ngram) and (
+                len(ngram) == 2 or (len(form) > 2 and form not in value_words)
             ):
                 word_counts[form] += 1
                 cooccurrences[form].update(predicates)
     implied: dict[str, str] = {}
     for form, counts in sorted(cooccurrences.items()):
-        rare = [name for name in counts if predicate_counts[name] <= _MAX_SHARE * len(texts)]
+        rare = [name for name in counts if predicate_counts[name] <= _MAX_IMPLIED_SHARE * len(texts)]
         name = min(rare, key=lambda name: (-counts[name], name), default="")
         if word_counts[form] >= _MIN_IMPLYING_TEXTS and counts[name] >= NEARLY_ALL * word_counts[form]:
             implied[form] = name
@@ -228,13 +230,15 @@ def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: 
 
 
 def _implying_values(
-    texts: Sequence[MatchedText], frequent: Mapping[str, Sequence[str]], value_words: Collection[str]
+    texts: Sequence[MatchedText], frequent_values: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
-    """By value that implies its predicate: the predicate. Texts of records without the predicate often contain it, but
-    not texts with another value of the predicate: "restaurant" in E2E. Excludes `value_words`.
+    """By value that implies its predicate: the predicate; without `value_words`.
+
+    Such a value is rare in texts with another value of the predicate, but frequent in texts without the predicate,
+    where it is an unsupported word: "restaurant" in E2E.
     """
     predicate_of = {
-        value: names[0] for value, names in frequent.items() if len(names) == 1 and value not in value_words
+        value: names[0] for value, names in frequent_values.items() if len(names) == 1 and value not in value_words
     }
     total, mentioned = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for text in texts:
@@ -242,15 +246,15 @@ def _implying_values(
         predicates = {triple.predicate for triple in text.record.triples}
         text_forms = {word.form for word in text.words}
         for value, predicate in predicate_of.items():
-            kind = "own" if value in values else "other" if predicate in predicates else "absent"
+            kind = "same" if value in values else "other" if predicate in predicates else "absent"
             total[value, kind] += 1
             mentioned[value, kind] += value in text_forms
     implied: dict[str, str] = {}
     for value, predicate in predicate_of.items():
-        if min(total[value, kind] for kind in ("own", "other", "absent")) < _MIN_IMPLYING_TEXTS:
+        if min(total[value, kind] for kind in ("same", "other", "absent")) < _MIN_IMPLYING_TEXTS:
             continue
-        own, other, absent = (mentioned[value, kind] / total[value, kind] for kind in ("own", "other", "absent"))
-        if other <= _MAX_RATE_BESIDE_OTHERS * own and absent >= _MIN_ABSENT_RATIO * max(other, 1 - NEARLY_ALL):
+        same, other, absent = (mentioned[value, kind] / total[value, kind] for kind in ("same", "other", "absent"))
+        if other <= _MAX_OTHER_RATIO * same and absent >= _MIN_ABSENT_RATIO * max(other, 1 - NEARLY_ALL):
             implied[value] = predicate
     return implied
 
@@ -261,8 +265,8 @@ def _opinions(texts: Sequence[MatchedText]) -> list[str]:
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         with_predicate.update(predicates)
-        outside = {word.form for word in text.uncovered}
-        with_opinion.update((word, predicate) for word in outside & OPINIONS for predicate in predicates)
+        opinions = OPINIONS.intersection(word.form for word in text.uncovered)
+        with_opinion.update((word, predicate) for word in opinions for predicate in predicates)
     expressive = {
         word
         for (word, predicate), count in with_opinion.items()

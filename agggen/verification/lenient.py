@@ -3,17 +3,19 @@
 A triple is mentioned if the text contains at least 60 % of the words of its object, in any order; an incomplete value
 may pass. ``agggen.verification.check`` is the strict check.
 
-Words are normalised as by the aligner (accents, case, camelCase, underscores, thousands separators, dates, stems), and
-further: number words up to twenty, numbers split from units (``18g``), trailing zeros (75.30), initials with or without
-dots, codes (``C-130``), compounds with or without a hyphen. Remarks in brackets (``75.3 (square kilometres)``), a unit
-after a number, and generic heads (``English_language``) are optional; words after a comma (``Glen_Ridge,_New_Jersey``)
-have half weight. An acronym may replace a name of three or more words (``MIT``).
+Words are normalised as by the aligner (accents, case, camelCase, underscores, thousands separators, dates, stems). In
+addition, number words up to twenty become digits, numbers are split from units (``18g``), trailing zeros (75.30) are
+removed, and initials, codes (``C-130``) and compounds match with and without dots or hyphens. Remarks in brackets
+(``75.3 (square kilometres)``), a unit after a number, and generic heads (``English_language``) are optional; words
+after a comma (``Glen_Ridge,_New_Jersey``) have half weight. An acronym (``MIT``) may replace a name of at least three
+words.
 
 Values of E2E's slots, which texts paraphrase ("kid friendly"), match by the phrases of ``agggen.verification.e2e``.
 
-Mentioned triples in references of the development sets of WebNLG, E2E and cleaned E2E: 97.2, 90.9 and 99.2 %; if the
-object is replaced by another one: 1.3, 7.6 and 6.3 %, most of E2E's by synonyms (low, 1 out of 5). By the aligner's
-words only: 95.5, 85.3 and 93.8 %; 1.4, 17.6 and 15.9 %. E2E's references omit 7 % of the slots.
+On the development sets of WebNLG, E2E and cleaned E2E, the references mention 97.2, 90.9 and 99.2 % of the triples by
+this check (E2E's references omit 7 % of the slots), and 1.3, 7.6 and 6.3 % of triples with another object, for E2E
+mostly because of synonyms (low, 1 out of 5). With the aligner's words only: 95.5, 85.3 and 93.8 %; 1.4, 17.6 and
+15.9 %.
 """
 
 from __future__ import annotations
@@ -48,19 +50,19 @@ _GENERIC_HEADS = frozenset(words("language people"))
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MentionCheck:
     """Whether a text mentions a triple, and the reason."""
 
     triple: Triple
     mentioned: bool
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
     """Which triples of its record a text mentions, in the record's order."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[MentionCheck, ...]
 
     @property
     def missing(self) -> tuple[Triple, ...]:
@@ -70,49 +72,49 @@ class Mentions:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The words of an object that a text must contain to mention it."""
+    """What a text must contain to mention an object."""
 
     weights: dict[str, float]
     """Weight of each word in the aligner's normal form; empty if the object has none."""
     literal: str
     """The object without remarks."""
     acronym: str | None
-    """Accepted in place of the object: MIT. None for fewer than three capitalised words."""
+    """An acronym that may replace the object: MIT. None for fewer than three capitalised words."""
     final_letter: re.Pattern[str] | None
-    """Matches the last two words if the last is a single letter, which the aligner ignores: Serie A. None otherwise."""
+    """Matches the last two words of an object like Serie A, whose last letter the aligner ignores; None for others."""
 
 
-def verify(record: Record, text: str) -> Mentions:
-    """The check of each triple of `record` in `text`."""
-    return Mentions(tuple(_check(triple, text) for triple in record.triples))
+def find_mentions(record: Record, text: str) -> Mentions:
+    """Checks for each triple of `record` whether `text` mentions it."""
+    return Mentions(tuple(_check_triple(triple, text) for triple in record.triples))
 
 
-def _check(triple: Triple, text: str) -> Check:
-    """The check of one triple by the words of its object, or by the E2E phrases for the object.
+def _check_triple(triple: Triple, text: str) -> MentionCheck:
+    """The check of one triple by the E2E phrases for its object, or otherwise by the words of its object.
 
-    For the values "yes" and "no", the words of the predicate must occur; only for E2E's familyFriendly, it is checked
-    whether the text affirms or denies the predicate.
+    For the values "yes" and "no", the words of the predicate must occur; negation is ignored, except for E2E's
+    familyFriendly, which has phrases.
     """
     slot = slot_of(triple.predicate)
     if slot is not None and has_patterns(slot, triple.object):
         mentioned = expresses(text, slot, triple.object)
-        return Check(triple, mentioned, f"{'a' if mentioned else 'no'} phrase for {slot} {triple.object!r}")
+        return MentionCheck(triple, mentioned, f"{'a' if mentioned else 'no'} phrase for {slot} {triple.object!r}")
     target = _target(triple.object)
     weights = target.weights
     if triple.object.lower() in ("yes", "no"):
         weights = dict.fromkeys(words(triple.predicate), 1.0)
     if not weights:  # function words or punctuation only
         mentioned = target.literal.casefold() in text.casefold()
-        return Check(triple, mentioned, f"{target.literal!r} {'occurs' if mentioned else 'does not occur'}")
+        return MentionCheck(triple, mentioned, f"{target.literal!r} {'occurs' if mentioned else 'does not occur'}")
     text_words, acronyms = _text_words(text)
     if target.acronym in acronyms:
-        return Check(triple, True, f"acronym {target.acronym}")
+        return MentionCheck(triple, True, f"acronym {target.acronym}")
     if target.final_letter is not None and not target.final_letter.search(text):
-        return Check(triple, False, f"{target.literal!r} does not occur with its last letter")
+        return MentionCheck(triple, False, f"{target.literal!r} does not occur with its last letter")
     absent = [word for word in weights if word not in text_words]
     share = 1 - sum(weights[word] for word in absent) / sum(weights.values())
-    why = f"{100 * share:.0f} % of its words" + (f"; missing: {', '.join(absent)}" if absent else "")
-    return Check(triple, share >= THRESHOLD - 1e-9, why)
+    reason = f"{100 * share:.0f} % of its words" + (f"; missing: {', '.join(absent)}" if absent else "")
+    return MentionCheck(triple, share >= THRESHOLD - 1e-9, reason)
 
 
 def _normal(text: str) -> str:

@@ -1,7 +1,8 @@
 """The lexicon of the strict check: wordings of values, words and contexts of predicates, and ordinary words.
 
 It is learned from the training split (``agggen.verification.learning``) and saved as JSON in the bundle. Users can add
-wordings of values (`read_wordings`) and templates (`read_templates`, ``agggen.verification.templates.learn_phrases``).
+wordings of values (`read_wordings`) and templates, from a file (`read_templates`) or another corpus
+(``agggen.verification.templates.learn_phrases``).
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
 _PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")
-"""A name, a year or a date."""
-_Wordings = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
+"""Matches a name, a year or a date."""
+_WordingsByValue = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
 NEARLY_ALL = 0.985
-"""Minimum share of the occurrences of words in training texts for which a learned rule about them is true."""
+"""Minimum share of the occurrences of a word in training texts for which a rule that is learned for it holds."""
 MAX_COVER = 10
 """Maximum number of predicates of a word, or of roles of names after it, that together cover `NEARLY_ALL`."""
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What the strict check has learned from training texts. With the empty lexicon, values match by rule only."""
+    """What the strict check knows from training texts. With an empty lexicon, values match by rule only."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Wordings by value: ``{"United_States": ("American", ...)}``."""
     booleans: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """By predicate of truth values and value: phrases."""
+    """By predicate and truth value: phrases that express it, ``{"familyFriendly": {"yes": ("kid friendly", ...)}}``."""
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: names, numbers and value words (normal forms) that express it, independent of its value."""
     templates: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class Lexicon:
     """By value of one lower-case word: its pairs with an adjacent word that occur almost only in texts of records with
     the value: ``{"high": ("high customer", "high priced")}``."""
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By number or lower-case value of several predicates: these predicates: ``{"high": ("price", "rating")}``."""
+    """By number or lower-case value: its predicates, if it has several: ``{"high": ("price", "rating")}``."""
     unrelated_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By predicate: pairs of a value (one lower-case word) and the next word that express another predicate:
     ``{"customerRating": ("low price", ...)}``."""
@@ -70,9 +71,9 @@ class Lexicon:
     "customerRating", "main ingredients": "mainIngredients"}``; or the word itself, if a triple must contain it:
     ``{"restaurant": "restaurant", "popular": "popular"}``."""
     cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By predicate: nearly every sentence with its value has one of these words: ``{"birthPlace": ("born", ...)}``."""
+    """By predicate: nearly every sentence with a value of it has one of these words: ``{"birthPlace": ("born",)}``."""
     predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By word: nearly every sentence with it has a value of one of these predicates: ``{"born": ("birthPlace",)}``."""
+    """By word: nearly every sentence with the word has a value of one of these: ``{"born": ("birthPlace",)}``."""
     roles_after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By 1 to 3 words: the roles of nearly all names after them: ``{"leader of": ("subject of leaderName",)}``."""
 
@@ -82,8 +83,11 @@ class Lexicon:
         return data | {"value_words": sorted(self.value_words), "lower": sorted(self.lower)}
 
     @classmethod
-    def of(cls, data: object, where: str = "a lexicon") -> Lexicon:
+    def of(cls, data: object, source: str = "a lexicon") -> Lexicon:
         """The lexicon in the form of :meth:`as_dict`; missing parts are empty.
+
+        Args:
+            source: the file of the lexicon, for error messages.
 
         Raises:
             BundleError: `data` has an unknown part or a wrong type.
@@ -92,7 +96,7 @@ class Lexicon:
             return TypeAdapter(Lexicon).validate_python(data)
         except ValidationError as error:
             reason = f"{_first_error(error)}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
-            raise BundleError(f"{where} is not a valid lexicon: {reason}") from error
+            raise BundleError(f"{source} is not a valid lexicon: {reason}") from error
 
     @classmethod
     def read(cls, path: Path) -> Lexicon:
@@ -118,11 +122,12 @@ class Lexicon:
         return self.templates.get(predicate) or common or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
-        """The union of both lexicons, with this lexicon's templates and articles, and the larger of two counts.
+        """The union of both lexicons.
 
-        A word that is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
+        This lexicon's templates, phrases and articles have priority; of two counts, the larger one is used. A word that
+        is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
-        both = ((self, other), (other, self))
+        pairs = ((self, other), (other, self))
         booleans = {
             name: _union(self.booleans.get(name, {}), other.booleans.get(name, {}))
             for name in {**self.booleans, **other.booleans}
@@ -134,26 +139,27 @@ class Lexicon:
         ordinary = (self.lower - self.value_words) | (other.lower - other.value_words)
         implies = {
             word: name
-            for lexicon, second in reversed(both)
+            for lexicon, other_lexicon in reversed(pairs)
             for word, name in lexicon.implies.items()
-            if second.implies.get(word, "" if second.lower.issuperset(word.split()) else name) == name
+            if other_lexicon.implies.get(word, "" if other_lexicon.lower.issuperset(word.split()) else name) == name
         }
         cues = {
             name: words
             for name, words in _union(self.cues, other.cues).items()
-            if all(name in lexicon.cues or name not in lexicon.contexts for lexicon, _ in both)
+            if all(name in lexicon.cues or name not in lexicon.contexts for lexicon, _ in pairs)
         }
         predicates_of: dict[str, set[str]] = {}
         for word in {**self.predicates_of, **other.predicates_of}:
-            for lexicon, second in both:  # an ordinary word may express any predicate that only its lexicon has
-                unshared = lexicon.contexts.keys() - second.contexts.keys() if word in lexicon.lower else ()
+            for lexicon, other_lexicon in pairs:
+                # an ordinary word of one lexicon may express any predicate that only this lexicon has
+                unshared = lexicon.contexts.keys() - other_lexicon.contexts.keys() if word in lexicon.lower else ()
                 predicates_of.setdefault(word, set()).update(lexicon.predicates_of.get(word, unshared))
         roles_after = {
             words: roles
             for words, roles in _union(self.roles_after, other.roles_after).items()
             if all(
                 words in lexicon.roles_after or not lexicon.lower.issuperset({*words.split()} - {"*"})
-                for lexicon, _ in both
+                for lexicon, _ in pairs
             )
         }
         combined: dict[str, Any] = {
@@ -185,7 +191,7 @@ def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
         ConfigError: the file cannot be read or is not JSON of this form, or a wording contains no word.
     """
     try:
-        wordings = TypeAdapter(_Wordings).validate_python(json.loads(path.read_bytes()))
+        wordings = TypeAdapter(_WordingsByValue).validate_python(json.loads(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # invalid JSON or UTF-8, or another form
@@ -231,15 +237,16 @@ def read_templates(path: Path) -> dict[str, str]:
 
 @cache
 def common_phrases() -> dict[str, str]:
-    """By `phrase_key`: templates for common predicates of schemas such as schema.org and Wikidata, if unknown from
-    training. Each is right for any subject: `country` has none, since a dish comes from, but a city lies in a country.
+    """By `phrase_key`: templates for common predicates, as in schema.org and Wikidata, for use without training texts.
+
+    Each template is right for any subject. So ``country`` has none: a dish comes from a country, but a city is in it.
     """
     sentences = read_templates(Path(__file__).with_name("common_phrases.tsv"))
     return {phrase_key(predicate): sentence for predicate, sentence in sentences.items()}
 
 
 def phrase_key(predicate: str) -> str:
-    """The words of a predicate in alphabetical order: ``birth of place`` for ``placeOfBirth``."""
+    """The words of a predicate in alphabetical order: "birth of place" for ``placeOfBirth``."""
     return " ".join(sorted(predicate_words(predicate).lower().split()))
 
 
@@ -253,8 +260,8 @@ def is_restricted(word: Word, value_words: frozenset[str], lower: frozenset[str]
         return len(word.raw) > 1 and word.raw.isupper()  # the US, the WHO
     if word.form in value_words:
         return True
-    opens = word.initial and (not lower or word.form in OPENERS)
-    return word.raw[:1].isupper() and word.form not in lower and not opens
+    is_opener = word.initial and (not lower or word.form in OPENERS)
+    return word.raw[:1].isupper() and word.form not in lower and not is_opener
 
 
 def content_pairs(tokens: Sequence[Word], index: int) -> Iterator[str]:

@@ -46,7 +46,7 @@ class MatchedText:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The spans of all values and subjects."""
+        """The spans of all values and subjects, in no particular order."""
         return [*chain(*self.values), *chain(*self.subjects.values())]
 
     @cached_property

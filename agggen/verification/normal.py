@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["word", "number", "ordinal", "date", "unit"]
 Span = tuple[int, int]
+"""Offsets ``[start, end)`` of characters or words."""
 
 
 def word_list(text: str) -> tuple[str, ...]:
@@ -31,7 +32,7 @@ def word_set(text: str) -> frozenset[str]:
 
 
 MONTHS = word_list("january february march april may june july august september october november december")
-_MONTH_OF = {form: number for number, name in enumerate(MONTHS, start=1) for form in (name, name[:3])} | {"sept": 9}
+_MONTH_NUMBER = {form: number for number, name in enumerate(MONTHS, start=1) for form in (name, name[:3])} | {"sept": 9}
 SMALL_NUMBERS = word_list(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
@@ -71,7 +72,7 @@ _SPECIAL_LETTERS = str.maketrans(
 )
 _SUBSCRIPTS = str.maketrans("\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089", "0123456789")
 
-_MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_MONTH = "|".join(sorted(_MONTH_NUMBER, key=len, reverse=True))
 _SPELLED = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)).replace("-", r"[-\s]")
 _MINUS_WORD = r"\b(?i:minus|negative)\s+"
 _SIGN = rf"(?:(?<![\w)\]])[-\u2212\u2013](?=\.?\d)|{_MINUS_WORD}(?=\.?\d))"
@@ -94,7 +95,9 @@ _TOKEN = re.compile(
 )
 _PLAIN = re.compile(r"\s*(?P<word>[^\W\d_]+)(?=[\s.,;:!?)]|$)")
 """A fast path for ordinary words, except those in ``_NOT_PLAIN``, which only ``_TOKEN`` handles."""
-_NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
+_NOT_PLAIN = frozenset(
+    ("minus", "negative", *_MONTH_NUMBER, *(part for name in _NUMBER_WORDS for part in name.split("-")))
+)
 _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
 _OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
 
@@ -138,19 +141,21 @@ def fold(text: str) -> str:
     return "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
 
 
-def _number(text: str) -> str:
+def _number_form(text: str) -> str:
+    """The normal form of a number in digits, which may follow a sign or the word "minus"."""
     negative = text[0] in "-\u2212\u2013" or not (text[0].isdigit() or text[0] == ".")
     value = Decimal(re.sub(r"^[^\d.]+", "", text).replace(",", ""))
-    return _digits(value.copy_negate() if negative else value)
+    return _decimal(value.copy_negate() if negative else value)
 
 
-def _spelled(text: str) -> str:
+def _spelled_number_form(text: str) -> str:
+    """The normal form of a number in words: ``-21`` for "minus twenty-one"."""
     sign, name = re.fullmatch(r"(?:(minus|negative)\s+)?(.+)", fold(text)).groups()  # type: ignore[union-attr]
     value = _NUMBER_WORDS[re.sub(r"\s", "-", name)]
     return str(-value if sign else value)
 
 
-def _digits(value: Decimal) -> str:
+def _decimal(value: Decimal) -> str:
     """A number in decimal notation, without exponent and trailing zeros of the fraction."""
     if not value:
         return "0"
@@ -158,9 +163,9 @@ def _digits(value: Decimal) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
-def _date(year: str, month: str, day: str) -> str | None:
+def _date_form(year: str, month: str, day: str) -> str | None:
     """The normal form of a date; None if its month or day does not exist."""
-    number = _MONTH_OF.get(fold(month)) or int(month)
+    number = _MONTH_NUMBER.get(fold(month)) or int(month)
     return f"{int(year)}-{number}-{int(day)}" if 1 <= number <= 12 and 1 <= int(day) <= 31 else None
 
 
@@ -172,9 +177,9 @@ _DATE_PARTS = {
 }
 """The order of the groups in the date expressions of ``_TOKEN``."""
 _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
-    "ordinal": ("ordinal", lambda raw: f"{_number(raw[:-2])}th"),
-    "number": ("number", _number),
-    "spelled": ("number", _spelled),
+    "ordinal": ("ordinal", lambda raw: f"{_number_form(raw[:-2])}th"),
+    "number": ("number", _number_form),
+    "spelled": ("number", _spelled_number_form),
     "and": ("word", lambda _: "and"),
     "percent": ("unit", str),
     "sign": ("word", {"+": "plus", "#": "sharp"}.__getitem__),
@@ -183,7 +188,7 @@ _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
 
 
 def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
-    """The words of `text` before `_with_multipliers_and_units`; arguments as in `words`."""
+    """The words of `text`, where a multiplier (``million``) is a separate word; arguments as in `words`."""
     text = text.translate(_SUBSCRIPTS)
     position = 0
     while True:
@@ -192,48 +197,50 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
             match = _TOKEN.search(text, position)
         if match is None:
             return
-        kind = match.lastgroup or ""
-        (start, end), raw = match.span(kind), match[kind]
-        begins = initial and start < 4 and bool(_OPENING.match(text[:start]))
-        mid_sentence = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # fast path
-        begins |= start > 1 and not mid_sentence and bool(_SENTENCE_END.search(text[max(0, start - 8) : start]))
+        group = match.lastgroup or ""
+        (start, end), raw = match.span(group), match[group]
+        begins_sentence = initial and start < 4 and bool(_OPENING.match(text[:start]))
+        follows_word = text[start - 1 : start] == " " and text[start - 2 : start - 1].isalnum()  # fast path
+        if start > 1 and not follows_word and _SENTENCE_END.search(text[max(0, start - 8) : start]):
+            begins_sentence = True
         position = end
-        if kind in _DATE_PARTS:
+        if group in _DATE_PARTS:
             parts = (part for part in match.groups() if part is not None and part != raw)
-            form = _date(**dict(zip(_DATE_PARTS[kind], parts, strict=True)))
+            form = _date_form(**dict(zip(_DATE_PARTS[group], parts, strict=True)))
             if dates and form:
-                yield Word(form, start, end, raw, "date", begins)
+                yield Word(form, start, end, raw, "date", begins_sentence)
                 continue
-            if kind == "dotted":
+            if group == "dotted":
                 for part in re.finditer(r"\d+", raw):
                     part_start, part_end = start + part.start(), start + part.end()
                     yield Word(
-                        _number(part.group()),
+                        _number_form(part.group()),
                         part_start,
                         part_end,
                         part.group(),
                         "number",
-                        begins and part_start == start,
+                        begins_sentence and part_start == start,
                     )
                 continue
-            # split the date: yield its first number or word, and continue after it
+            # Split the date: yield its first number or word, and continue after that.
             first = re.compile(r"(\d+)(?:st|nd|rd|th)?|[^\W\d_]+").match(text, start)
             assert first is not None
             position, raw = first.end(), first[0]
-            form = _number(first[1]) if first[1] else fold(raw)
-            yield Word(form, start, position, raw, "number" if first[1] else "word", begins)
-        elif kind == "possessive":
+            form = _number_form(first[1]) if first[1] else fold(raw)
+            yield Word(form, start, position, raw, "number" if first[1] else "word", begins_sentence)
+        elif group == "possessive":
             yield Word("s", start, end, raw, "word", False, "possessive")
-        elif kind in _FORMS:
-            word_kind, normal_form = _FORMS[kind]
-            yield Word(normal_form(raw), start, end, raw, word_kind, begins)
+        elif group in _FORMS:
+            kind, normal_form = _FORMS[group]
+            yield Word(normal_form(raw), start, end, raw, kind, begins_sentence)
         else:
             form = fold(raw) or raw  # a half-width katakana sound mark is a letter that folds to nothing
             if form in _ORDINAL_WORDS:
-                yield Word(f"{_ORDINAL_WORDS[form]}th", start, end, raw, "ordinal", begins)
+                yield Word(f"{_ORDINAL_WORDS[form]}th", start, end, raw, "ordinal", begins_sentence)
             else:
-                article = form in _ARTICLES and text[end : end + 1].isspace() and (form != "a" or raw == "a" or begins)
-                yield Word(form, start, end, raw, "word", begins, "article" if article else "")
+                may_be_article = form != "a" or raw == "a" or begins_sentence
+                is_article = may_be_article and form in _ARTICLES and text[end : end + 1].isspace()
+                yield Word(form, start, end, raw, "word", begins_sentence, "article" if is_article else "")
 
 
 def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
@@ -243,7 +250,7 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
         word = words[index]
         following = words[index + 1] if index + 1 < len(words) else None
         if word.kind == "number" and following is not None and following.form in _MULTIPLES:
-            value = _digits(Decimal(f"{word.form}e{_MULTIPLES[following.form]}"))
+            value = _decimal(Decimal(f"{word.form}e{_MULTIPLES[following.form]}"))
             raw = f"{word.raw} {following.raw}"
             word = Word(value, word.start, following.end, raw, "number", word.initial)
             index += 1

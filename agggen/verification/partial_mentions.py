@@ -12,11 +12,12 @@ from agggen.verification.normal import Span, containing, overlap
 from agggen.verification.values import REMARK, TextIndex, value_wordings
 
 _SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")
+"""A season and its competition: ``2014-15 Serie A``."""
 
 
 @lru_cache(maxsize=1 << 14)
 def list_items(value: str) -> tuple[str, ...]:
-    """The items of a list with "and" or "or"; empty for other values."""
+    """The items of a value that is a list with "and" or "or"; empty for other values."""
     return value_parts(value) if re.search(r" (?:and|or) ", entity_words(value)) else ()
 
 
@@ -39,9 +40,9 @@ def value_parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
     """
     literal = REMARK.sub("", entity_words(value)).strip()
     if "," in literal or re.search(r" (?:and|or) ", literal):
-        listed = re.split(r",\s+(?:and |or )?| (?:and|or) ", literal)
-        pieces = [piece for part in listed for piece in re.split(r"(?<!\bin)\s+(?=(?:in )?\d+$)", part)]
-        return tuple(pieces) if len(pieces) > 1 and all(pieces) else ()
+        items = re.split(r",\s+(?:and |or )?| (?:and|or) ", literal)
+        parts = [part for item in items for part in re.split(r"(?<!\bin)\s+(?=(?:in )?\d+$)", item)]
+        return tuple(parts) if len(parts) > 1 and all(parts) else ()
     if season := _SEASON.match(literal):
         return season.groups()
     for split in re.finditer(r" (?:in|of|at)(?: the)? ", literal):
@@ -52,7 +53,7 @@ def value_parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def find_parts(parts: Sequence[str], indexed: TextIndex, starts: Collection[int]) -> Span | None:
-    """The span of the first of `parts` (see `value_parts`) if one sentence mentions all parts, in any order, else None.
+    """The span of the first of `parts` (see `value_parts`); None unless one sentence mentions all parts, in any order.
 
     Args:
         starts: the offsets of other names and values; only these may follow the first part after a comma or
@@ -60,16 +61,17 @@ def find_parts(parts: Sequence[str], indexed: TextIndex, starts: Collection[int]
     """
     spans = [indexed.find(*value_wordings(part)) for part in dict.fromkeys(parts)]
     for first in sorted(spans[0]) if spans and all(spans) else ():
-        others = [{span for span in part if indexed.in_same_sentence(first, span)} for part in spans[1:]]
-        part_starts = {start for part in others for start, _ in part}
-        continues = _continues(indexed.text, first[1], {*starts, *part_starts})
-        if all(others) and not continues and _disjoint([{first}, *others]):
+        other_parts = [{span for span in part if indexed.in_same_sentence(first, span)} for part in spans[1:]]
+        part_starts = {start for part in other_parts for start, _ in part}
+        is_longer_name = _another_name_follows(indexed.text, first[1], {*starts, *part_starts})
+        if all(other_parts) and not is_longer_name and _has_disjoint_choice([{first}, *other_parts]):
             return first
     return None
 
 
 def find_name_parts(name: str, name_spans: Mapping[str, Collection[Span]], indexed: TextIndex) -> set[Span]:
-    """The span of "Auburn" if a sentence names ``Auburn, Alabama`` as in "Auburn is part of Lee County, Alabama".
+    """The span of the part of a name before its comma, if one sentence mentions all parts of the name: "Auburn is part
+    of Lee County, Alabama" names ``Auburn, Alabama``.
 
     Empty if another name of the record begins with the same part, or the span is inside a longer name.
 
@@ -78,26 +80,26 @@ def find_name_parts(name: str, name_spans: Mapping[str, Collection[Span]], index
     """
     literal = entity_words(name)
     short, comma, _ = literal.partition(", ")
-    other_names = {entity_words(other) for other in name_spans} - {literal}
-    if not comma or any(other.partition(", ")[0] == short for other in other_names):
+    other_names = {entity_words(other_name) for other_name in name_spans} - {literal}
+    if not comma or any(other_name.partition(", ")[0] == short for other_name in other_names):
         return set()
-    longer = {span for spans in name_spans.values() for span in spans}
-    span = find_parts(literal.split(", "), indexed, {start for start, _ in longer})
-    return set() if span is None or containing(span, longer) else {span}
+    full_names = {span for spans in name_spans.values() for span in spans}
+    span = find_parts(literal.split(", "), indexed, {start for start, _ in full_names})
+    return set() if span is None or containing(span, full_names) else {span}
 
 
-def _disjoint(choices: Sequence[Collection[Span]]) -> bool:
+def _has_disjoint_choice(choices: Sequence[Collection[Span]]) -> bool:
     """Whether one span of each collection can be chosen without overlap (greedily, smallest collections first)."""
     chosen: list[Span] = []
     for spans in sorted(choices, key=len):
-        free = [span for span in spans if not any(overlap(span, other) for other in chosen)]
-        if not free:
+        disjoint = [span for span in spans if not any(overlap(span, chosen_span) for chosen_span in chosen)]
+        if not disjoint:
             return False
-        chosen.append(min(free, key=lambda span: span[1]))
+        chosen.append(min(disjoint, key=lambda span: span[1]))
     return True
 
 
-def _continues(text: str, end: int, starts: Collection[int]) -> bool:
-    """Whether a comma or preposition and a name that is not at one of `starts` follow `end`: ``Austin, Ohio``."""
+def _another_name_follows(text: str, end: int, starts: Collection[int]) -> bool:
+    """Whether a comma or preposition follows `end`, and then a name that does not begin at one of `starts`."""
     connector = re.compile(r",\s+(?=[A-Z0-9])|\s+(?:of|in|at)\s+(?:the\s+)?").match(text, end)
     return connector is not None and connector.end() not in starts

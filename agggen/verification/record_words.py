@@ -14,7 +14,7 @@ from agggen.verification.matched import MatchedText
 from agggen.verification.normal import MONTHS, Word, fold, words
 from agggen.verification.values import COUNTRIES
 
-_DERIVED = ("s", "n", "ese", "ish", "ic", "i")
+_DERIVED_SUFFIXES = ("s", "n", "ese", "ish", "ic", "i")
 
 
 @lru_cache(maxsize=1 << 10)
@@ -31,7 +31,7 @@ def repeated_word_pairs(name: str) -> frozenset[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1 << 14)
-def small_number(value: str) -> bool:
+def is_small_number(value: str) -> bool:
     """Whether the value is a single number below 1000."""
     tokens = words(entity_words(value))
     return len(tokens) == 1 and tokens[0].kind == "number" and abs(float(tokens[0].form)) < 1000
@@ -49,13 +49,13 @@ def value_type(value: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def capitalised_forms(name: str) -> frozenset[str]:
-    """The normal forms of a name's capitalised words."""
+    """The normal forms of the capitalised words of a name."""
     return frozenset(word.form for word in words(entity_words(name)) if word.kind == "word" and word.raw[:1].isupper())
 
 
 @lru_cache(maxsize=1 << 14)
 def forms(text: str) -> frozenset[str]:
-    """The normal forms of a value's words, years, months, acronyms (``MIT``) and "science" for ``Sc.``"""
+    """The normal forms of a text's words, of the years and months of its dates, and of its acronyms (``MIT``)."""
     literal = entity_words(text)
     tokens = words(literal)
     forms = {word.form for word in tokens}
@@ -67,24 +67,24 @@ def forms(text: str) -> frozenset[str]:
     for part in literal.split(","):
         acronym = "".join(word.raw[0] for word in words(part) if word.raw[:1].isupper())
         forms |= {fold(acronym), *map(fold, acronym)} if len(acronym) > 1 else set()
-    for country, shorts in COUNTRIES.items():
+    for country, other_names in COUNTRIES.items():
         if country in literal:
-            forms |= {word.form for acronym in shorts for word in words(acronym)}
+            forms |= {word.form for other_name in other_names for word in words(other_name)}
     return frozenset(forms | {_singular(form) for form in forms})
 
 
 def is_related(word: Word, form: str) -> bool:
-    """Whether a word may refer to a form: ``Italian`` to Italy, the typo ``Adofo`` to Adolfo, a date to its year."""
+    """Whether a word may mean a normal form: ``Italian`` Italy, the typo ``Adofo`` Adolfo, a date its year."""
     if word.form == form or word.kind in ("number", "ordinal") or form[:1].isdigit():
         return word.form == form
     if word.kind == "date":
         return form in word.form.split("-")
     if min(len(word.form), len(form)) < 4:
         return False
-    return derived(word.form, form) or SequenceMatcher(None, word.form, form).ratio() >= 0.75
+    return is_derived(word.form, form) or SequenceMatcher(None, word.form, form).ratio() >= 0.75
 
 
-def unsupported(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -> tuple[str, ...]:
+def unsupported_words(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -> tuple[str, ...]:
     """Words and word pairs that imply a predicate ("five star") or a word ("popular") that the record lacks.
 
     Empty if a predicate of the record is unknown from training, since any word may express it.
@@ -95,20 +95,23 @@ def unsupported(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -
     predicates = {triple.predicate for triple in text.record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
-    # words in phrases for truth values may need other predicates: "a friendly restaurant" implies an eatType
-    phrases = {span for spans in text.values for span, how in spans.items() if how == "phrase"}
+    # Words in phrases for truth values may imply other predicates: "a friendly restaurant" implies an eatType.
+    phrases = {span for spans in text.values for span, kind in spans.items() if kind == "phrase"}
     covered = text.indexed.covered(span for span in text.spans if span not in phrases)
-    faults = (
-        " ".join(word.raw for word in claim)
-        for form, claim in uncovered_ngrams(text.words, covered)
-        if lexicon.implies.get(form, "") not in {"", *predicates}
-        and not all(any(is_related(word, form) for form in allowed) for word in claim)
+    claims = (
+        " ".join(word.raw for word in ngram)
+        for ngram_form, ngram in uncovered_ngrams(text.words, covered)
+        if lexicon.implies.get(ngram_form, "") not in {"", *predicates}
+        and not all(any(is_related(word, form) for form in allowed) for word in ngram)
     )
-    return tuple(dict.fromkeys(faults))
+    return tuple(dict.fromkeys(claims))
 
 
 def uncovered_ngrams(tokens: Sequence[Word], covered: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:
-    """The words outside values and names, and adjacent pairs of such words, with their normal form ("main dish")."""
+    """Yields (normal form, words) of each word outside values and names, and of each pair of such words ("main dish").
+
+    A pair does not cross the border of a sentence.
+    """
     outside = [None if covered else word for word, covered in zip(tokens, covered, strict=True)]
     for word, following in zip_longest(outside, outside[1:]):
         if word:
@@ -117,9 +120,9 @@ def uncovered_ngrams(tokens: Sequence[Word], covered: Sequence[bool]) -> Iterato
             yield f"{word.form} {following.form}", (word, following)
 
 
-def derived(form: str, base: str) -> bool:
+def is_derived(form: str, base: str) -> bool:
     """Whether a normal form looks like an adjective or plural of `base`: ``italian`` of ``italy``."""
-    return len(base) > 3 and form[:4] == base[:4] and form.endswith(_DERIVED)
+    return len(base) > 3 and form[:4] == base[:4] and form.endswith(_DERIVED_SUFFIXES)
 
 
 def _singular(form: str) -> str:

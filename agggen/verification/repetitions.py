@@ -15,12 +15,13 @@ from agggen.verification.partial_mentions import list_items
 from agggen.verification.record_words import capitalised_forms, forms, repeated_word_pairs
 from agggen.verification.values import FUNCTION_WORDS
 
-_TOUCHING = re.compile(r"\s+|\s*[-\u2013/]\s*")
+_ADJACENT = re.compile(r"\s+|\s*[-\u2013/]\s*")
+"""The characters between two adjacent words, without other punctuation."""
 
 
 def repeated_words(text: MatchedText) -> tuple[str, ...]:
-    """Sequences of one to three words that are directly repeated, except in names and between adjacent values; names or
-    values next to one of their own words ("Anders William Anders", "1/19 19").
+    """Sequences of one to three words that directly follow themselves, and names and values next to one of their own
+    words ("Anders William Anders", "1/19 19"). Repetitions in names or between adjacent values are allowed.
     """
     tokens = text.words
     word_forms = [word.form for word in tokens]
@@ -37,22 +38,22 @@ def repeated_words(text: MatchedText) -> tuple[str, ...]:
             left, right = tokens[start], tokens[middle]
             if left.form != right.form or word_forms[start:middle] != word_forms[middle:end] or right.initial:
                 continue
-            if length > 1 and any(
-                begin <= tokens[middle - 1].start and right.end <= last for begin, last in text.spans
-            ):
-                continue  # "Faber and Faber and"
-            if length > 1 or not (
-                "number" in (left.kind, right.kind)
-                or (left.form, right.form) in allowed
-                or (left.form in FUNCTION_WORDS and left.raw != right.raw and right.start in starts)  # "in In Rainbows"
-                or _between_values(text, left, right)
-            ):
+            if length > 1:  # allows "Faber and Faber and"
+                is_allowed = any(first <= tokens[middle - 1].start and right.end <= last for first, last in text.spans)
+            else:  # allows "in In Rainbows"
+                is_allowed = (
+                    "number" in (left.kind, right.kind)
+                    or (left.form, right.form) in allowed
+                    or (left.form in FUNCTION_WORDS and left.raw != right.raw and right.start in starts)
+                    or _between_values(text, left, right)
+                )
+            if not is_allowed:
                 repetitions.append(" ".join(word.raw for word in tokens[start:end]))
-    return tuple(dict.fromkeys((*repetitions, *_fragments(text))))
+    return tuple(dict.fromkeys((*repetitions, *_values_beside_own_words(text))))
 
 
-def _fragments(text: MatchedText) -> Iterator[str]:
-    """Names and values with an adjacent word that repeats one of their words and is in no other name or value."""
+def _values_beside_own_words(text: MatchedText) -> Iterator[str]:
+    """Yields names and values with an adjacent word that repeats one of their words, outside other names and values."""
     tokens, string = text.words, text.indexed.text
     for span in text.spans:
         if (word_span := text.indexed.words_in(span)) is None:
@@ -61,10 +62,10 @@ def _fragments(text: MatchedText) -> Iterator[str]:
         own_forms = {
             form for word in tokens[first:end] if not word.optional for form in _forms_of(word)
         } - FUNCTION_WORDS
-        for beside, left, right in ((first - 1, first - 1, first), (end, end - 1, end)):
-            if not 0 <= beside < len(tokens) or text.covered[beside] or tokens[beside].form not in own_forms:
+        for neighbour, left, right in ((first - 1, first - 1, first), (end, end - 1, end)):
+            if not 0 <= neighbour < len(tokens) or text.covered[neighbour] or tokens[neighbour].form not in own_forms:
                 continue
-            if _TOUCHING.fullmatch(string, tokens[left].end, tokens[right].start) and not tokens[right].initial:
+            if _ADJACENT.fullmatch(string, tokens[left].end, tokens[right].start) and not tokens[right].initial:
                 yield string[tokens[min(left, first)].start : tokens[max(right, end - 1)].end]
 
 
@@ -77,21 +78,21 @@ def _forms_of(word: Word) -> tuple[str, ...]:
 
 
 def repeated_values(text: MatchedText) -> tuple[str, ...]:
-    """Values and parts of values ("Axel") that a fact mentions more often than its triples contain them, outside names
-    of subjects; and subjects that are named again directly before their value ("The leader of Greece is Greece Ann").
+    """Values and parts of values ("Axel") that a fact mentions more often than its triples have them, and subjects that
+    are named a second time directly before their value ("The leader of Greece is Greece Ann").
     """
     string = text.indexed.text
     subjects = set(chain(*text.subjects.values()))
     repeated: list[str] = []
     for triple, matches in text.matches():
-        known_forms = capitalised_forms(triple.subject) | forms(predicate_words(triple.predicate))
-        name_parts = capitalised_forms(triple.object) - known_forms
-        loose_parts = [word for word in text.uncovered if word.form in name_parts and word.raw[:1].isupper()]
+        other_forms = capitalised_forms(triple.subject) | forms(predicate_words(triple.predicate))
+        name_parts = capitalised_forms(triple.object) - other_forms
+        single_words = [word for word in text.uncovered if word.form in name_parts and word.raw[:1].isupper()]
         if not matches:  # the value is mentioned in parts, if at all
-            mentions = Counter(word.form for word in loose_parts)
+            mentions = Counter(word.form for word in single_words)
             mentions -= Counter(word.form for word in words(entity_words(triple.object)))
-            loose_parts = [word for word in loose_parts if word.form in mentions]
-        repeated += [word.raw for word in loose_parts]
+            single_words = [word for word in single_words if word.form in mentions]
+        repeated += [word.raw for word in single_words]
         repeated += [item for item in list_items(triple.object) if _occurs_too_often(item, string, text.triples)]
         repeated += [
             string[slice(*name)]
@@ -104,7 +105,7 @@ def repeated_values(text: MatchedText) -> tuple[str, ...]:
         for span in spans:
             if not disjoint or disjoint[-1][1] <= span[0]:
                 disjoint.append(span)
-        n_triples = sum(any(span in spans for span in other) for other in text.values)
+        n_triples = sum(any(span in spans for span in value_matches) for value_matches in text.values)
         if len(disjoint) > max(n_triples, 1):
             repeated.append(string[slice(*disjoint[0])])
     return tuple(dict.fromkeys(repeated))

@@ -1,4 +1,4 @@
-"""Results of the strict check: how a text expresses each value, and the faults as messages."""
+"""Results of the strict check: the wording that expresses each value, and the faults as messages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from agggen.verification.normal import Span
 from agggen.verification.values import MatchKind
 
 _FAULTS = {"part": "incomplete", "missing": "missing"}
+"""By kind of `ValueCheck`: the fault in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +20,18 @@ class ValueCheck:
     """How a text expresses the object of a triple."""
 
     triple: Triple
-    how: MatchKind | Literal["part", "missing"]
+    kind: MatchKind | Literal["part", "missing"]
     """The kind of wording that matched; ``part`` if only some words of the value occur, ``missing`` if none."""
     span: Span | None = None
-    """The characters ``[start, end)`` of the value's first occurrence; None if the value is not whole."""
+    """The characters ``[start, end)`` of a mention of the value; None if the value is not whole."""
 
     @property
     def whole(self) -> bool:
         """Whether the text expresses the value completely."""
-        return self.how not in _FAULTS
+        return self.kind not in _FAULTS
 
     def __str__(self) -> str:
-        return f"{self.triple.predicate} {self.triple.object!r}: {self.how}"
+        return f"{self.triple.predicate} {self.triple.object!r}: {self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,13 @@ class TextCheck:
     invented: tuple[str, ...] = ()
     """Hallucinated numbers, names and value words, which are in no triple of the record."""
     unsupported: tuple[str, ...] = ()
-    """Words that imply a predicate or word that no triple has: "a popular five star restaurant" without a rating."""
+    """Words that imply a predicate or word that no triple has: "five star" in a record without a rating."""
     elsewhere: tuple[str, ...] = ()
-    """Numbers, names and value words that are only in triples of other facts."""
+    """Numbers, names and value words that belong only to triples that the text need not express."""
     repeated: tuple[str, ...] = ()
-    """Words that are repeated directly, and values that a fact repeats."""
+    """Words that directly follow themselves ("the the"), and values that a fact mentions too often."""
     swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates with swapped values; as "predicate of subject" if the predicates are equal."""
+    """Pairs of predicates with swapped values; "predicate of subject" if both predicates are equal."""
     misplaced: tuple[Triple, ...] = ()
     """Triples whose values occur only in contexts that training texts do not have for their predicate."""
 
@@ -69,9 +70,9 @@ class TextCheck:
         """A message for each fault; empty if this check finds none."""
         return (
             *(
-                f"{value.triple.object!r} ({value.triple.predicate}) is {_FAULTS[value.how]}"
+                f"{value.triple.object!r} ({value.triple.predicate}) is {_FAULTS[value.kind]}"
                 for value in self.values
-                if value.how in _FAULTS
+                if value.kind in _FAULTS
             ),
             *(f"the subject {subject!r} is not named" for subject in self.unnamed),
             *(f"{words!r} is in no triple" for words in self.invented),

@@ -26,12 +26,12 @@ _MAX_BASE_SHARE = 0.2
 
 
 def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``roles_after``: by word sequence, the fewest roles (greedily) that cover `NEARLY_ALL` names."""
-    everywhere = Counter[Roles]()
+    """The lexicon's ``roles_after``: by word sequence, the roles, greedily chosen, that cover `NEARLY_ALL` names."""
+    all_names = Counter[Roles]()
     after: dict[str, Counter[Roles]] = defaultdict(Counter)
     for text in texts:
         for span, roles in _names(text):
-            everywhere[roles] += 1
+            all_names[roles] += 1
             for words in _words_before(text, span):
                 after[words][roles] += 1
     learned: dict[str, tuple[str, ...]] = {}
@@ -46,24 +46,24 @@ def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
                 counts.update(dict.fromkeys(roles, count))
             chosen.add(min(counts, key=lambda role: (-counts[role], role)))
             uncovered = {roles: count for roles, count in uncovered.items() if chosen.isdisjoint(roles)}
-        base = sum(count for roles, count in everywhere.items() if not chosen.isdisjoint(roles))
-        if sum(uncovered.values()) <= max_uncovered and base <= _MAX_BASE_SHARE * everywhere.total():
+        n_with_chosen = sum(count for roles, count in all_names.items() if not chosen.isdisjoint(roles))
+        if sum(uncovered.values()) <= max_uncovered and n_with_chosen <= _MAX_BASE_SHARE * all_names.total():
             learned[words] = tuple(sorted(chosen))
     return learned
 
 
 def wrong_roles(
-    text: MatchedText, roles_after: Mapping[str, Sequence[str]], known: Collection[str]
+    text: MatchedText, roles_after: Mapping[str, Sequence[str]], known_predicates: Collection[str]
 ) -> tuple[Span, ...]:
     """The spans of names that have none of the roles of the words before them: "published by PS3523".
 
     Args:
-        known: the predicates of training; names in triples of other predicates are ignored.
+        known_predicates: those of the training texts; names in triples of other predicates are ignored.
     """
     return tuple(
         span
         for span, roles in _names(text)
-        if all(role.partition(" of ")[2] in known for role in roles)
+        if all(role.partition(" of ")[2] in known_predicates for role in roles)
         and any(roles.isdisjoint(roles_after[words]) for words in _words_before(text, span) if words in roles_after)
     )
 
@@ -78,13 +78,16 @@ def _names(text: MatchedText) -> Iterator[tuple[Span, Roles]]:
     for name, roles in by_name.items():
         for span in text.indexed.find_name(name):
             spans[span] |= roles
-    for span, own_roles in sorted(spans.items()):
+    for span, roles in sorted(spans.items()):
         if not containing(span, spans):
-            yield span, frozenset(own_roles)
+            yield span, frozenset(roles)
 
 
 def _words_before(text: MatchedText, span: Span) -> Iterator[str]:
-    """The last 1 to `_MAX_WORDS` words before a name in its sentence, as strings; other names are ``*``."""
+    """Yields the last 1 to `_MAX_WORDS` words before a name in its sentence, as strings; other names are ``*``.
+
+    Sequences without a content word are left out.
+    """
     bounds = text.indexed.words_in(span)
     start = bounds[0] if bounds else 0
     before: list[str] = []

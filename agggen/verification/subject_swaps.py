@@ -15,11 +15,11 @@ _BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")
 
 
 def swapped_subjects(text: MatchedText) -> tuple[tuple[str, str], ...]:
-    """Pairs ("predicate of subject") of values of one predicate that are attributed to each other's subjects ("Gold is
-    in group 12 and Silver in 11"), or of which one occurs only in clauses that name only the other subject.
+    """Pairs of values of one predicate with exchanged subjects, as strings "predicate of subject".
 
-    A value is attributed to the subject in its clause if the clause names exactly one, otherwise to the last subject
-    before it.
+    Either each value is attributed to the other's subject ("Gold is in group 12 and Silver in 11"), or one value occurs
+    only in clauses that name only the other's subject. A value is attributed to the subject in its clause if the clause
+    names exactly one, otherwise to the last subject before the value.
     """
     pairs: list[tuple[str, str]] = []
     for (left, left_matches), (right, right_matches) in combinations(text.matches(), 2):
@@ -39,8 +39,8 @@ def swapped_subjects(text: MatchedText) -> tuple[tuple[str, str], ...]:
             by_value = {span: _only_name(span, names, borders) for span in matches}
             clause_names.append(set(by_value.values()))
             attributed.append({name or _last_name_before(span, names) for span, name in by_value.items()})
-        swapped = [{right.subject}, {left.subject}]
-        if attributed == swapped or any(own == other for own, other in zip(clause_names, swapped, strict=True)):
+        exchanged = [{right.subject}, {left.subject}]
+        if attributed == exchanged or clause_names[0] == exchanged[0] or clause_names[1] == exchanged[1]:
             pairs.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
     return tuple(pairs)
 
@@ -61,4 +61,4 @@ def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequen
 
 
 def _last_name_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:
-    return max((item for item in names if item[0][1] <= value[0]), default=(value, None))[1]
+    return max(((span, name) for span, name in names if span[1] <= value[0]), default=(value, None))[1]

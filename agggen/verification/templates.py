@@ -16,46 +16,48 @@ from agggen.verification.values import FUNCTION_WORDS
 
 _MIN_TEXTS = 3
 """Minimum number of occurrences of a template in longer texts, and of texts with a name in `learn_articles`."""
-_NOUN_PHRASE_GOES_ON = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
+_NOUN_PHRASE_CONTINUES = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 _PREPOSITION = "(?:of|in|for|to|from|at|on|by)"
-_SUBJECT_IS_A_X_OF_OBJECT = re.compile(
+_SUBJECT_IS_X_OF_OBJECT = re.compile(
     rf"(?:The )?\{{subject\}} (?:is|was|are|were) (?:an?|the) (.+?) {_PREPOSITION} (?:the )?\{{object\}}"
 )
 _DOUBTFUL = re.compile(r"^(?:The )?\{subject\} (?:[a-z]+ ){1,3}(?:is|are|was|were)\b|[\"~]")
 """Signs of a bad template: a beginning as in "Ulm mayor is Ann", or symbols that may belong to a single value."""
 _GENERAL = frozenset(("coun", "date", "feet", "numb", "size", "tota"))
-"""Stems of words that a good template may lack: of "date" in "Ulm was founded in 850" for ``foundingDate``."""
+"""Stems of words of a predicate that its template need not have: "Ulm was founded in 850" for ``foundingDate``."""
 _PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
 _PREPOSITION_LAST = re.compile(rf"\b{_PREPOSITION}$")
 
 
 def learn_templates(
-    records: Sequence[Record], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
+    records: Sequence[Record], lexicon: Lexicon, frequent_values: Mapping[str, Collection[str]]
 ) -> dict[str, str]:
-    """The lexicon's ``templates``: by predicate, the most frequent template of texts of a single triple; if it is rare,
-    of these texts and of sentences that express one triple of a longer text.
+    """The lexicon's ``templates``: by predicate, the most frequent template in texts of single triples or, if this one
+    is rare, in these texts and in sentences of longer texts that express one triple.
 
     Args:
         lexicon: the other parts of the lexicon.
-        frequent: by frequent value, its predicates.
+        frequent_values: by frequent value, its predicates.
     """
-    counts = _delexicalised(_single_triples(records), lexicon, frequent)
-    known = {predicate for predicate, templates in counts.items() if max(templates.values()) >= _MIN_TEXTS}
-    sentences = _sentences_of_one_triple(records, lexicon, known | lexicon.booleans.keys())
-    for predicate, templates in _delexicalised(sentences, lexicon, frequent).items():
+    counts = _delexicalised(_single_triples(records), lexicon, frequent_values)
+    learned = {predicate for predicate, templates in counts.items() if max(templates.values()) >= _MIN_TEXTS}
+    sentences = _sentences_of_one_triple(records, lexicon, learned | lexicon.booleans.keys())
+    for predicate, templates in _delexicalised(sentences, lexicon, frequent_values).items():
         templates += counts.get(predicate, Counter())
-        if repeated := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
-            counts[predicate] = repeated
+        if frequent_templates := Counter({template: n for template, n in templates.items() if n >= _MIN_TEXTS}):
+            counts[predicate] = frequent_templates
     return {predicate: _best(predicate, templates) for predicate, templates in counts.items()}
 
 
 def _best(predicate: str, templates: Counter[str]) -> str:
-    """The most frequent template; ties: not `_DOUBTFUL`, fewest missing stems of the predicate, shortest."""
-    name = _stems(predicate_words(predicate)) - _GENERAL
+    """The most frequent template; of several, the first that is not `_DOUBTFUL`, then the one with the fewest missing
+    stems of the predicate, then the shortest.
+    """
+    predicate_stems = _stems(predicate_words(predicate)) - _GENERAL
 
     def cost(template: str) -> tuple[int, bool, int, int, str]:
-        lacking = len(name - _stems(_without_placeholders(template)))
-        return -templates[template], _DOUBTFUL.search(template) is not None, lacking, len(template), template
+        n_missing = len(predicate_stems - _stems(_without_placeholders(template)))
+        return -templates[template], _DOUBTFUL.search(template) is not None, n_missing, len(template), template
 
     return min(templates, key=cost)
 
@@ -68,16 +70,16 @@ def _single_triples(records: Iterable[Record]) -> Iterator[tuple[Triple, str]]:
 
 
 def _sentences_of_one_triple(
-    records: Iterable[Record], lexicon: Lexicon, known: Collection[str]
+    records: Iterable[Record], lexicon: Lexicon, excluded: Collection[str]
 ) -> Iterator[tuple[Triple, str]]:
-    """Yields (triple, sentence) for faultless sentences that express one triple only, of a predicate not in `known`."""
+    """Yields (triple, sentence) for faultless sentences that express only one triple, without `excluded` predicates."""
     checker = Checker(lexicon)
     for record in records:
-        unknown = [i for i, triple in enumerate(record.triples) if triple.predicate not in known]
-        for text in (reference.text for reference in record.references if unknown):
+        candidates = [i for i, triple in enumerate(record.triples) if triple.predicate not in excluded]
+        for text in (reference.text for reference in record.references if candidates):
             starts = [word.start for word in words(text) if word.initial]
             for sentence in (text[start:end].strip() for start, end in pairwise((*starts, len(text)))):
-                expressed = [i for i in unknown if _template(record.triples[i], sentence)]
+                expressed = [i for i in candidates if _template(record.triples[i], sentence)]
                 other_indices = [i for i in range(len(record.triples)) if i not in expressed]
                 if len(expressed) != 1 or checker.check(record, sentence, expressed).faults:
                     continue
@@ -86,10 +88,10 @@ def _sentences_of_one_triple(
 
 
 def _template(triple: Triple, text: str) -> str | None:
-    """The text with placeholders for subject and object; None unless both occur exactly once."""
+    """The text with placeholders for subject and object; None unless each occurs exactly once."""
     subject, value = entity_words(triple.subject), entity_words(triple.object)
-    each_once = all(text.count(name) == 1 and not _is_inside_word(name, text) for name in (subject, value))
-    if not each_once or subject in value or value in subject or any(char in text for char in "{}"):
+    occur_once = all(text.count(name) == 1 and not _is_inside_word(name, text) for name in (subject, value))
+    if not occur_once or subject in value or value in subject or any(char in text for char in "{}"):
         return None
     return text.replace(subject, "{subject}").replace(value, "{object}").strip()
 
@@ -100,9 +102,9 @@ def _is_inside_word(name: str, text: str) -> bool:
 
 
 def _delexicalised(
-    texts: Iterable[tuple[Triple, str]], lexicon: Lexicon, frequent: Mapping[str, Collection[str]]
+    texts: Iterable[tuple[Triple, str]], lexicon: Lexicon, frequent_values: Mapping[str, Collection[str]]
 ) -> dict[str, Counter[str]]:
-    """By predicate: the counts of templates of (triple, text) pairs; excludes texts with another name or value."""
+    """By predicate: the counts of the templates of (triple, text) pairs, without texts with another name or value."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for triple, text in texts:
         template = _template(triple, text)
@@ -115,7 +117,7 @@ def _delexicalised(
             if word.form not in predicate_forms
             and (
                 is_restricted(word, lexicon.value_words, lexicon.lower)
-                or triple.predicate not in frequent.get(word.form, (triple.predicate,))
+                or triple.predicate not in frequent_values.get(word.form, (triple.predicate,))
             )
         )
         if not any(other_names):
@@ -131,8 +133,8 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
     """The lexicon's ``phrases``: templates by `phrase_key`, from a corpus's texts of a single triple.
 
     A template must occur in at least two texts, or have all words of the predicate and at most one other content word.
-    Templates that visibly swap subject and object are excluded: "Ulm is a region of Germany" for the predicate
-    ``region``, "{object} was written by {subject}" for ``written by``.
+    Templates that clearly swap subject and object are excluded: "{subject} is a region of {object}" for ``region``,
+    "{object} was written by {subject}" for ``written by``.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for predicate, templates in _delexicalised(_single_triples(records), Lexicon(), {}).items():
@@ -141,7 +143,7 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
             if _PREPOSITION_LAST.search(name):
                 swapped = text.index("{object}") < text.index("{subject}")
             else:
-                statement = _SUBJECT_IS_A_X_OF_OBJECT.match(text)
+                statement = _SUBJECT_IS_X_OF_OBJECT.match(text)
                 swapped = statement is not None and bool(_stems(name) & _stems(statement[1]))
             if not swapped and "}' " not in text and not _PLURAL_VERB.match(text):
                 counts[phrase_key(predicate)][text] += count
@@ -150,9 +152,9 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
         costs = {}
         for text, count in templates.items():
             stems = _stems(_without_placeholders(text))
-            extra = len(stems - _stems(key))
-            if count > 1 or (stems >= _stems(key) and extra <= 1):
-                costs[text] = (-count if count > 1 else 0, extra + text.lower().count("the {"), len(text), text)
+            n_additional = len(stems - _stems(key))
+            if count > 1 or (stems >= _stems(key) and n_additional <= 1):
+                costs[text] = (-count if count > 1 else 0, n_additional + text.lower().count("the {"), len(text), text)
         if costs:
             phrases[key] = min(costs, key=costs.__getitem__)
     return phrases
@@ -164,7 +166,7 @@ def _stems(text: str) -> set[str]:
 
 
 def learn_articles(records: Iterable[Record]) -> dict[str, float]:
-    """The lexicon's ``articles``: by name in at least `_MIN_TEXTS` texts, the share of them with "the" before it.
+    """The lexicon's ``articles``: by name, the share of texts with "the" before it, for names in `_MIN_TEXTS` texts.
 
     Texts in which the noun phrase continues after the name ("the Derbyshire countryside") are ignored.
     """
@@ -176,7 +178,7 @@ def learn_articles(records: Iterable[Record]) -> dict[str, float]:
                 continue
             for reference in record.references:
                 before, mention, after = reference.text.partition(name)
-                if mention and not before[-1:].isalnum() and not _NOUN_PHRASE_GOES_ON.match(after):
+                if mention and not before[-1:].isalnum() and not _NOUN_PHRASE_CONTINUES.match(after):
                     counts[name][before[-4:].lower() == "the "] += 1
-    frequent = {name: count for name, count in counts.items() if count.total() >= _MIN_TEXTS}
-    return {name: round(count[True] / count.total(), 2) for name, count in frequent.items()}
+    frequent_names = {name: count for name, count in counts.items() if count.total() >= _MIN_TEXTS}
+    return {name: round(count[True] / count.total(), 2) for name, count in frequent_names.items()}

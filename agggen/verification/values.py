@@ -1,4 +1,4 @@
-"""The wordings of a value by rule: literal, without its remark in brackets, and other spellings and word forms."""
+"""The wordings of a value by rule (literal, without its remark in brackets, other spellings), and their mentions."""
 
 from __future__ import annotations
 
@@ -37,17 +37,20 @@ OPENERS = word_set(
 """Words that often begin a sentence, and are then not names."""
 
 REMARK = re.compile(r"\s*\([^()]{0,100}\)")
+"""A remark in brackets: ``75.3 (square kilometres)``."""
 _BRACKETS = re.compile(r"[()]")
 _NEGATIONS = frozenset(("not", "no", "non", "never", "without", "isn", "doesn", "don", "aren", "isnt", "doesnt", "t"))
 _NEXT_SENTENCE = re.compile(r"[a-z0-9)][a-z0-9)][.!?][\"')\u201d]*\s+[\"'(\u201c]*[A-Z]")
 _YEARS = re.compile(r"^(\d\d)(\d\d)([-\u2013])(\d\d)$")
-_MAX_REWORDED = 200
+_MAX_REWORDED_CHARACTERS = 200
+"""Longer values have no variants, since the number of variants grows with the length."""
 _CONNECTORS = ("in", "of", "at", "and", "on", "by", "with")
 _GENERIC_HEADS = ("language", "languages", "people", "architecture", "cuisine", "area")
 COUNTRIES = {
     "United States": ("US", "U.S.", "USA", "U.S.A.", "United States of America"),
     "United Kingdom": ("UK", "U.K."),
 }
+"""By country: its other names."""
 _DETERMINERS = frozenset(("the", "this", "that", "each", "every", "any", "another", "no", "some", "which"))
 _LETTER_BEFORE = re.compile(r"\b[^\W\d_]\.$")
 _LETTER_AFTER = re.compile(r"\.[^\W\d_]\b")
@@ -65,10 +68,10 @@ class Wording:
     """A wording of a value, with conditions on its context in a text."""
 
     strings: tuple[str, ...]
-    """Its `letters`, for each set of ``normal.OMITTED``."""
-    how: MatchKind
+    """The wording's `letters`, for each set of ``normal.OMITTED``."""
+    kind: MatchKind
     dates: bool
-    """Whether a date counts as one word."""
+    """Whether a date is one word of the text."""
     exact: tuple[str, ...] = ()
     """The words to compare case-sensitively; empty if case is ignored."""
     unit: str = ""
@@ -76,13 +79,13 @@ class Wording:
     remark: str = ""
     """The letters of the value's remark if this wording omits it; another remark must not follow the match."""
     money: str = ""
-    """Its currency signs; other currency signs must not be adjacent to the match."""
+    """The value's currency signs; other currency signs must not be adjacent to the match."""
     negated: bool | None = None
     """Whether a negation must precede the match (True) or must not (False); None: both are accepted."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Wordings of one value with equal keys match the same spans."""
+        """Equal for wordings of a value that match the same spans."""
         return self.strings, self.exact, self.dates, self.negated
 
 
@@ -110,7 +113,7 @@ class TextIndex:
         return {span for wording in wordings for span in self._find(wording)}
 
     def find_name(self, name: str) -> set[Span]:
-        """The spans that match a subject or object by rule; the part after a comma is optional."""
+        """The spans that match a subject or object by rule, with or without the part after its first comma."""
         return self.find(*value_wordings(name), *value_wordings(entity_words(name).partition(", ")[0]))
 
     def _find(self, wording: Wording) -> Iterator[Span]:
@@ -125,7 +128,7 @@ class TextIndex:
                 or (wording.money and not self._same_currency(wording, match, following))
                 or (wording.unit and unit and unit != wording.unit)
                 or (wording.remark and not self._same_remark(wording, match[-1].end))
-                or (wording.negated is not None and negated(index.words, first) != wording.negated)
+                or (wording.negated is not None and is_negated(index.words, first) != wording.negated)
             ):
                 yield match[0].start, match[-1].end
 
@@ -145,13 +148,14 @@ class TextIndex:
         return (first, last) if first < last else None
 
     def _same_spelling(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
-        """Whether the words are spelled like the wording and are no unit, first word of a sentence or part of ``U.S.``
+        """Whether words that match a wording also have its spelling.
 
-        A function word must not govern the next word: "the symbol In the periodic table" does not mention ``In``. In a
-        text without capitals, ``uk``, ``u.s.`` and ``the us`` are countries.
+        A single word must not be a unit or part of an abbreviation such as ``U.S.`` A function word must neither begin
+        a sentence nor govern the next word: "the symbol In the periodic table" does not mention ``In``. In a text
+        without capitals, ``uk``, ``u.s.`` and ``the us`` are countries.
         """
         surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
-        if wording.how == "rule" and surface == exact.lower() and self.text.islower():
+        if wording.kind == "rule" and surface == exact.lower() and self.text.islower():
             return word.form not in FUNCTION_WORDS or self.text[: word.start].endswith("the ")
         if surface != exact or word.kind == "unit":
             return False
@@ -166,6 +170,7 @@ class TextIndex:
         return not word.initial and ((word.raw.isupper() and len(word.raw) > 1) or not governs)
 
     def _same_currency(self, wording: Wording, match: Sequence[Word], following: Sequence[Word]) -> bool:
+        """Whether the currency signs and names in or beside the match, if any, are the value's."""
         signs = set(_CURRENCY_SIGN.findall(self.text, max(0, match[0].start - 1), match[-1].end + 1))
         signs |= {_CURRENCIES[word.form] for word in following if word.form in _CURRENCIES}
         return not signs or signs == set(wording.money)
@@ -189,29 +194,31 @@ def _is_pronoun(tokens: Sequence[Word], index: int) -> bool:
     return before in _DETERMINERS or any(word.form == "of" for word in tokens[index + 1 : index + 2])
 
 
-def negated(tokens: Sequence[Word], first: int) -> bool:
+def is_negated(tokens: Sequence[Word], first: int) -> bool:
     """Whether one of the three words before `first` is a negation."""
     return any(word.form in _NEGATIONS for word in tokens[max(0, first - 3) : first])
 
 
-def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> Wording | None:
-    """`text` as a wording; None if it has no word. A phrase that begins with ``not`` must follow a negation."""
+def to_wording(text: str, kind: MatchKind, unit: str = "", remark: str = "") -> Wording | None:
+    """`text` as a wording; None if it has no word. If a phrase begins with ``not``, matches must follow a negation."""
     negation = None
-    if how == "phrase":
+    if kind == "phrase":
         negation, text = text.startswith("not "), text.removeprefix("not ")
     tokens = words(text)
     if not tokens:
         return None
     required = [word for word in tokens if not word.optional]
     is_short = len(tokens) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in tokens)
-    initials = how == "rule" and len(tokens) == 1 and tokens[0].raw.isupper()
-    exact = is_short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
+    is_acronym = kind == "rule" and len(tokens) == 1 and tokens[0].raw.isupper()
+    is_case_sensitive = (
+        is_short or is_acronym or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in required)
+    )
     strings = tuple(letters(tokens, omission) for omission in range(len(OMITTED)))
     money = "".join(sorted(set(_CURRENCY_SIGN.findall(text))))
-    # dates stay one word for numbers below 100, so that a date mentions the number of its year, but not of its day
+    # Dates of the text are only split for numbers above 99, so that a date mentions its year, but not its day.
     dates = any(word.kind == "date" or (word.kind == "number" and len(word.form) < 3) for word in tokens)
-    spelling = tuple(word.raw for word in tokens) if exact else ()
-    return Wording(strings, how, dates, spelling, unit, remark, money, negation)
+    spelling = tuple(word.raw for word in tokens) if is_case_sensitive else ()
+    return Wording(strings, kind, dates, spelling, unit, remark, money, negation)
 
 
 def spellings(value: str) -> Iterator[str]:
@@ -223,10 +230,10 @@ def spellings(value: str) -> Iterator[str]:
         yield from (f"{month} {day}, {year}", f"{day} {month} {year}", f"{month} {day} {year}")
         return
     without_remark = REMARK.sub("", literal).strip()
-    for stem in dict.fromkeys((literal, without_remark)):
-        if stem:
-            yield stem
-            yield from _reworded(stem)
+    for spelling in dict.fromkeys((literal, without_remark)):
+        if spelling:
+            yield spelling
+            yield from _reworded(spelling)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -237,8 +244,8 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
     units = [word.form for word in words(CAMEL_CASE.sub(" ", _BRACKETS.sub(" ", literal))) if word.kind == "unit"]
     remark = "".join(letters(words(part), 0) for part in REMARK.findall(literal))
 
-    def add(text: str, how: MatchKind) -> None:
-        if wording := to_wording(text, how, units[-1] if units else "", "" if "(" in text else remark):
+    def add(text: str, kind: MatchKind) -> None:
+        if wording := to_wording(text, kind, units[-1] if units else "", "" if "(" in text else remark):
             wordings.setdefault(wording.key, wording)
 
     add(literal, "literal")
@@ -252,11 +259,8 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
 
 
 def _reworded(value: str) -> Iterator[str]:
-    """Variants in number, acronyms, country names, prepositions, commas and slashes.
-
-    None for values longer than ``_MAX_REWORDED`` characters, since the number of variants grows with the length.
-    """
-    if len(value) > _MAX_REWORDED:
+    """Variants of a value: plurals, acronyms, country names, and other prepositions, commas and slashes."""
+    if len(value) > _MAX_REWORDED_CHARACTERS:
         return
     if years := _YEARS.match(value):
         century, first, dash, second = years.groups()
@@ -274,23 +278,25 @@ def _reworded(value: str) -> Iterator[str]:
             yield f"{head} {last}n"  # Indonesian
         if last.endswith("y"):
             yield f"{head} {last[:-1]}ies"
-    capitals = [word[0] for word in re.findall(r"[^\W_]+", value) if word[0].isupper()]
-    if len(capitals) > 2 and "," not in value:
-        yield "".join(capitals)
-    yield from (value.replace(full, short) for full, shorts in COUNTRIES.items() if full in value for short in shorts)
+    initials = [word[0] for word in re.findall(r"[^\W_]+", value) if word[0].isupper()]
+    if len(initials) > 2 and "," not in value:
+        yield "".join(initials)
+    for country, other_names in COUNTRIES.items():
+        if country in value:
+            yield from (value.replace(country, other_name) for other_name in other_names)
     for preposition in re.finditer(r" (in|of|at) ", value):
         before, after = value[: preposition.start()], value[preposition.end() :]
         yield from (f"{before} {replacement} {after}" for replacement in ("in", "of", "at"))
     parts = [part.strip() for part in value.split(",")]
     if 2 <= len(parts) <= 4 and all(parts):
-        for at in range(1, len(parts)):
+        for split in range(1, len(parts)):
             for connector in _CONNECTORS:
-                yield ", ".join(parts[:at]) + f" {connector} " + ", ".join(parts[at:])
+                yield ", ".join(parts[:split]) + f" {connector} " + ", ".join(parts[split:])
     elif len(parts) > 4 and all(parts):
         yield ", ".join(parts[:-1]) + f" and {parts[-1]}"
-    slash = re.split(r"\s*/\s*", value)
-    if len(slash) == 2 and all(slash):
-        yield from (f" {connector} ".join(slash) for connector in ("and", "or"))
+    alternatives = re.split(r"\s*/\s*", value)
+    if len(alternatives) == 2 and all(alternatives):
+        yield from (f" {connector} ".join(alternatives) for connector in ("and", "or"))
     if value.startswith("-") and value[1:2].isdigit():
         number, _, unit = value[1:].partition(" ")
         yield f"{number} {unit} below"

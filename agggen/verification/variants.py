@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agggen.text.linearise import entity_words
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import words
-from agggen.verification.values import FUNCTION_WORDS, negated
+from agggen.verification.values import FUNCTION_WORDS, is_negated
 
 Value = tuple[str, str]
 """A predicate and a value."""
@@ -21,22 +21,24 @@ _MIN_TEXTS = 3
 """Minimum number of texts that contain a wording."""
 _MIN_TEXTS_WITHOUT_STEM = 5
 """In place of `_MIN_TEXTS` for a wording that shares no stem with its value."""
-_PRECISION = 0.8
+_MIN_PRECISION = 0.8
 """Minimum fraction of the texts with a wording and the predicate that have the value."""
-_CONTRAST = 3
+_MIN_UNMATCHED_RATIO = 3
 """Minimum ratio of a wording's rate in texts without a rule match of the value to the rate in texts with one."""
-_SPECIFIC = 2
+_MIN_PREDICATE_RATIO = 2
 """Minimum ratio of a wording's rate in texts with the predicate to the rate in other texts."""
-_BOOLEAN_PRECISION = 0.95
+_MIN_BOOLEAN_PRECISION = 0.95
 """Minimum fraction of the texts with a phrase that have the truth value."""
-_PART_SHARE = 0.9
+_MIN_LONGER_SHARE = 0.9
 """A wording is dropped if at least this fraction of its texts contain the same longer wording."""
 
 
 def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``variants``: by value, wordings that are frequent in texts without a rule match of the value, but
-    rare in texts with a match, with another value of the predicate, or without the predicate. Parts of other values of
-    the predicate are excluded ("city centre" for ``riverside``).
+    """The lexicon's ``variants``: by value, its wordings other than those by rule.
+
+    They are frequent in texts of the value that do not match it by rule, but rare in texts that match it, have another
+    value of the predicate, or lack the predicate. Parts of other values of the predicate are excluded ("city centre"
+    for ``riverside``).
     """
     unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
     subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
@@ -64,8 +66,8 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
         for gram, count in counts.items():
             shares_stem = _share_stem(gram, value[1])
             is_frequent = count >= max(_MIN_TEXTS, (0.05 if shares_stem else 0.15) * texts_without[value])
-            is_other = gram in values_of[value[0]] and not shares_stem
-            if is_frequent and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other:
+            is_other_value = gram in values_of[value[0]] and not shares_stem
+            if is_frequent and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]) and not is_other_value:
                 candidates[gram].append(value)
     surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
     matched, with_other_value, without_predicate = (Counter[tuple[Value, Gram]]() for _ in range(3))
@@ -87,15 +89,16 @@ def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> di
     for gram, candidate_values in candidates.items():
         for value in candidate_values:
             count = unmatched[value][gram]
-            precise = count >= _PRECISION * (count + with_other_value[value, gram])
+            is_precise = count >= _MIN_PRECISION * (count + with_other_value[value, gram])
             share = count / texts_without[value]
             share_matched = matched[value, gram] / max(1, texts_with_match[value])
-            frequent = _share_stem(gram, value[1]) or count >= _MIN_TEXTS_WITHOUT_STEM
+            is_frequent = _share_stem(gram, value[1]) or count >= _MIN_TEXTS_WITHOUT_STEM
             n_with = texts_of_predicate[value[0]]
             share_with = (count + matched[value, gram] + with_other_value[value, gram]) / n_with
             share_without = without_predicate[value, gram] / max(1, len(texts) - n_with)
-            specific = share_with >= _SPECIFIC * share_without
-            if precise and specific and share >= _CONTRAST * share_matched and frequent:
+            is_specific = share_with >= _MIN_PREDICATE_RATIO * share_without
+            is_contrastive = share >= _MIN_UNMATCHED_RATIO * share_matched
+            if is_precise and is_specific and is_contrastive and is_frequent:
                 accepted[value[1]][gram] += count
     return {
         value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal_wordings(counts))
@@ -134,21 +137,21 @@ def _share_stem(gram: Gram, value: str) -> bool:
 def _may_replace(gram: Gram, value: str) -> bool:
     """Whether a wording contains all words of a value, none of them, or exactly the words before its comma."""
     value_forms = {word.form for word in words(entity_words(value)) if word.form not in FUNCTION_WORDS}
-    before = tuple(word.form for word in words(entity_words(value).split(",")[0]))
-    return value_forms <= set(gram) or not value_forms & set(gram) or gram == before
+    before_comma = tuple(word.form for word in words(entity_words(value).split(",")[0]))
+    return value_forms <= set(gram) or not value_forms & set(gram) or gram == before_comma
 
 
 def _minimal_wordings(counts: Mapping[Gram, int], max_words: int = _MAX_WORDS) -> tuple[Gram, ...]:
     """The wordings of at most `max_words` words, most frequent first, except those that contain a more frequent
-    wording or are nearly always part of a longer one.
+    wording or are nearly always part of the same longer wording.
     """
-    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, and after
+    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])  # counts with one more word before, or after
     for gram, count in counts.items():
         longer[gram[1:]][0] += count
         longer[gram[:-1]][1] += count
     minimal: list[Gram] = []
     for gram in sorted(counts, key=lambda gram: (-counts[gram], gram)):
-        is_part = gram in longer and max(longer[gram]) >= _PART_SHARE * counts[gram]
+        is_part = gram in longer and max(longer[gram]) >= _MIN_LONGER_SHARE * counts[gram]
         if len(gram) <= max_words and not is_part and not any(_contains(gram, shorter) for shorter in minimal):
             minimal.append(gram)
     return tuple(minimal)
@@ -169,7 +172,7 @@ def learn_booleans(texts: Sequence[MatchedText], predicates: frozenset[str]) -> 
     totals: Counter[tuple[bool, Gram]] = Counter()
     text_counts: Counter[Value] = Counter()
     for text in texts:
-        grams = {(negated(text.words, start), gram) for start, gram in _possible_wordings(text)}
+        grams = {(is_negated(text.words, start), gram) for start, gram in _possible_wordings(text)}
         totals.update(grams)
         for triple in text.record.triples:
             if triple.predicate in predicates:
@@ -185,8 +188,8 @@ def learn_booleans(texts: Sequence[MatchedText], predicates: frozenset[str]) -> 
             for gram in _minimal_wordings(
                 {
                     gram: count
-                    for (negative, gram), count in gram_counts.items()
-                    if negative == negation and count >= max(min_texts, _BOOLEAN_PRECISION * totals[negative, gram])
+                    for (negated, gram), count in gram_counts.items()
+                    if negated == negation and count >= max(min_texts, _MIN_BOOLEAN_PRECISION * totals[negated, gram])
                 },
                 max_words=3,
             )

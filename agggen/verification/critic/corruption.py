@@ -1,8 +1,8 @@
 """Training examples of the critic: correct texts of a corpus, and texts with synthetic errors and known labels.
 
-Errors in the text: a subject or value is replaced, truncated or swapped; a sentence is negated, deleted or inserted;
+Errors in the text: a subject or value is replaced, truncated or exchanged; a sentence is negated, deleted or inserted;
 words are repeated, dropped or moved. Errors in the record: a predicate or object is replaced; a triple is added,
-removed or reversed. Correct texts are varied: entities renamed, records joined, texts replaced by plain clauses.
+removed or reversed. Correct texts are varied: entities are renamed, records joined, texts replaced by plain clauses.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ class Corruptor:
     def __init__(self, texts: Sequence[Example], seed: int) -> None:
         self._texts, self._random = texts, random.Random(seed)
         self._values: dict[str, list[str]] = defaultdict(list)
-        self._related: dict[str, set[str]] = defaultdict(set)
-        relations_of_value: dict[str, set[str]] = defaultdict(set)
-        relations_of_pair: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._compatible: dict[str, set[str]] = defaultdict(set)
+        """By predicate: the predicates that share a subject and value with it, and are not errors in its place."""
+        predicates_of_value: dict[str, set[str]] = defaultdict(set)
+        predicates_of_pair: dict[tuple[str, str], set[str]] = defaultdict(set)
         for example in texts:
             for subject, predicate, value in example.triples:
                 self._values[predicate].append(value)
-                relations_of_value[value].add(predicate)
-                relations_of_pair[subject, value].add(predicate)
-        for relations in relations_of_pair.values():
-            for predicate in relations:
-                self._related[predicate] |= relations
-        self._relations_of_value = {value: sorted(relations) for value, relations in relations_of_value.items()}
-        self._relations = sorted(self._values)
+                predicates_of_value[value].add(predicate)
+                predicates_of_pair[subject, value].add(predicate)
+        for predicates in predicates_of_pair.values():
+            for predicate in predicates:
+                self._compatible[predicate] |= predicates
+        self._predicates_of_value = {value: sorted(predicates) for value, predicates in predicates_of_value.items()}
+        self._predicates = sorted(self._values)
         self._by_value_kind: dict[str, list[str]] = defaultdict(list)
         self._by_word: dict[str, list[str]] = defaultdict(list)
-        for predicate in self._relations:
+        for predicate in self._predicates:
             self._by_value_kind[self._value_kind(predicate)].append(predicate)
             for word in predicate_words(predicate):
                 self._by_word[word].append(predicate)
@@ -62,20 +63,29 @@ class Corruptor:
             word for name in self._names for word in value_words(name) if word.isalpha() and len(word) > 2
         ]
         self._single_triples = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
-        to_triple = self._for_expressed_triple
+        on_triple = self._on_expressed_triple
         self._errors: list[tuple[Callable[[Example], None], int]] = [
-            *((to_triple(self._replace_value), 3), (to_triple(self._truncate_value), 2), (self._exchange_values, 3)),
-            *((self._replace_subject, 3), (self._delete_sentence, 2), (self._negate, 2), (self._insert_sentence, 1)),
-            *((self._corrupt_words, 2), (self._add_triple, 2), (to_triple(self._replace_relation), 3)),
-            *((to_triple(self._replace_object), 2), (to_triple(self._reverse), 2), (self._drop_triple, 2)),
+            (on_triple(self._replace_value), 3),
+            (on_triple(self._truncate_value), 2),
+            (self._exchange_values, 3),
+            (self._replace_subject, 3),
+            (self._delete_sentence, 2),
+            (self._negate_sentence, 2),
+            (self._insert_sentence, 1),
+            (self._corrupt_words, 2),
+            (self._add_triple, 2),
+            (on_triple(self._replace_predicate), 3),
+            (on_triple(self._replace_object), 2),
+            (on_triple(self._reverse_triple), 2),
+            (self._drop_triple, 2),
         ]
-        """Functions that add an error, and their weights."""
+        """Functions that add an error to an example, and their weights."""
 
     def draw(self) -> Example:
         """An example without error (probability 30 %), with one (45.5 %) or with two errors (24.5 %)."""
-        chance = self._random.random
+        random_number = self._random.random
         example = self._correct_example()
-        n_errors = 0 if chance() < 0.3 else 1 if chance() < 0.65 else 2
+        n_errors = 0 if random_number() < 0.3 else 1 if random_number() < 0.65 else 2
         functions, weights = zip(*self._errors, strict=True)
         for add_error in self._random.choices(functions, weights, k=n_errors):
             add_error(example)
@@ -87,24 +97,24 @@ class Corruptor:
     # --- correct texts ------------------------------------------------------------------------------------------------
 
     def _correct_example(self) -> Example:
-        chance = self._random.random
-        if self._single_triples and chance() < len(self._single_triples) / len(self._texts) * 0.7:
-            example = self._combined()
+        random_number = self._random.random
+        if self._single_triples and random_number() < len(self._single_triples) / len(self._texts) * 0.7:
+            example = self._join_single_triples()
         else:
             example = self._random.choice(self._texts).copy()
-            other = self._random.choice(self._texts)
-            if chance() < 0.08 and len(example.triples) + len(other.triples) <= 8 and not any(other.labels):
-                example.labels += [SAID] * len(other.triples)
-                example.triples, example.words = example.triples + other.triples, example.words + other.words
+            second = self._random.choice(self._texts)
+            if random_number() < 0.08 and len(example.triples) + len(second.triples) <= 8 and not any(second.labels):
+                example.labels += [SAID] * len(second.triples)
+                example.triples, example.words = example.triples + second.triples, example.words + second.words
                 example.invented = [0] * len(example.words)
-        if chance() < 0.18 and not any(example.labels):
-            self._replace_text(example)
-        if chance() < 0.35:
-            self._rename(example)
+        if random_number() < 0.18 and not any(example.labels):
+            self._replace_by_clauses(example)
+        if random_number() < 0.35:
+            self._rename_entities(example)
         return example
 
-    def _combined(self) -> Example:
-        """Joins texts of single triples, mostly with one subject for all, which may become a pronoun."""
+    def _join_single_triples(self) -> Example:
+        """Joins texts of single triples, mostly with the same subject, whose mentions may become pronouns."""
         chosen = self._random.sample(
             self._single_triples, min(len(self._single_triples), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
         )
@@ -113,20 +123,21 @@ class Corruptor:
         text: list[str] = []
         for number, part in enumerate(chosen):
             (subject, predicate, value), words = part.triples[0], list(part.words)
-            named, starts = locate(subject, words)
-            if shared_subject is not None and number and starts and not set(named) & set(value_words(value)):
-                new = ("it",) if self._random.random() < 0.4 else value_words(shared_subject, qualifier=False)
+            mention, starts = locate(subject, words)
+            if shared_subject is not None and number and starts and not set(mention) & set(value_words(value)):
+                replacement = ("it",) if self._random.random() < 0.4 else value_words(shared_subject, qualifier=False)
                 for start in reversed(starts):
-                    words[start : start + len(named)] = new
-                if words[: len(new)] == list(new) and self._random.random() < 0.4 and text[-1:] == ["."]:
-                    text[-1:] = [",", "and"]  # joins the preceding sentence
+                    words[start : start + len(mention)] = replacement
+                begins_with_subject = words[: len(replacement)] == list(replacement)
+                if begins_with_subject and self._random.random() < 0.4 and text[-1:] == ["."]:
+                    text[-1:] = [",", "and"]  # joins the sentence to the preceding one
                 subject = shared_subject
             if (subject, predicate, value) not in triples:
                 triples.append((subject, predicate, value))
                 text += words
         return Example(triples, text)
 
-    def _replace_text(self, example: Example) -> None:
+    def _replace_by_clauses(self, example: Example) -> None:
         """Replaces the text by a plain clause per triple."""
         self._random.shuffle(example.triples)
         words: list[str] = []
@@ -137,26 +148,26 @@ class Corruptor:
             words.append(".")
         example.words, example.invented = words, [0] * len(words)
 
-    def _rename(self, example: Example) -> None:
-        """Renames entities and numbers in both record and text."""
-        values = {name for subject, _, value in example.triples for name in (subject, value)}
-        for value in sorted(values):
-            words, starts = locate(value, example.words)
+    def _rename_entities(self, example: Example) -> None:
+        """Replaces names and numbers by new ones, in both record and text."""
+        entities = {name for subject, _, value in example.triples for name in (subject, value)}
+        for entity in sorted(entities):
+            words, starts = locate(entity, example.words)
             if self._random.random() < 0.5 or not starts or words[0][0] in "@~":
                 continue
-            if any(other != value and set(words) & set(value_words(other)) for other in values):
+            if any(other != entity and set(words) & set(value_words(other)) for other in entities):
                 continue
             if words[0][0] == "#":
-                new = tuple(f"#{self._random.randrange(1, 10**5)}" if word[0] == "#" else word for word in words)
+                new_words = tuple(f"#{self._random.randrange(1, 10**5)}" if word[0] == "#" else word for word in words)
             else:
-                new = self._random_name()
-            if set(new) & set(example.words):
+                new_words = self._random_name()
+            if set(new_words) & set(example.words):
                 continue
-            example.splice(starts, len(words), new, False)
-            name = " ".join(word.lstrip("#") for word in new)
+            example.splice(starts, len(words), new_words, False)
+            new_name = " ".join(word.lstrip("#") for word in new_words)
             example.triples = [
-                (name if subject == value else subject, predicate, name if object_ == value else object_)
-                for subject, predicate, object_ in example.triples
+                (new_name if subject == entity else subject, predicate, new_name if value == entity else value)
+                for subject, predicate, value in example.triples
             ]
 
     # --- errors in the text -------------------------------------------------------------------------------------------
@@ -164,42 +175,47 @@ class Corruptor:
     def _replace_value(self, example: Example, index: int) -> None:
         _, predicate, value = example.triples[index]
         words, starts = locate(value, example.words)
-        new = self._other_value(example, value, predicate)
-        if not starts or new is None:
+        replacement = self._other_value(example, value, predicate)
+        if not starts or replacement is None:
             return
         before = list(example.words)
-        example.splice([self._random.choice(starts)], len(words), new, True)
+        example.splice([self._random.choice(starts)], len(words), replacement, True)
         example.mark_lost(before, WRONG)
 
     def _truncate_value(self, example: Example, index: int) -> None:
         words, starts = locate(example.triples[index][2], example.words)
         if len(words) < 2 or not starts:
             return
-        kept = [word for word in words if self._random.random() < 0.6]
-        if not kept or len(kept) == len(words) or all(len(word) < 4 for word in set(words) - set(kept)):
+        remaining = [word for word in words if self._random.random() < 0.6]
+        if not remaining or len(remaining) == len(words) or all(len(word) < 4 for word in set(words) - set(remaining)):
             return
         before = list(example.words)
-        example.splice(starts, len(words), tuple(kept), False)
+        example.splice(starts, len(words), tuple(remaining), False)
         example.mark_lost(before, PART)
 
     def _exchange_values(self, example: Example) -> None:
-        said = example.said
-        self._random.shuffle(said)
-        for first, second in product(said, said):
-            if first < second and self._exchange(example, first, second):
+        expressed = example.expressed
+        self._random.shuffle(expressed)
+        for first, second in product(expressed, expressed):
+            if first < second and self._exchange_pair(example, first, second):
                 return
 
-    def _exchange(self, example: Example, first: int, second: int) -> bool:
-        triple, other = example.triples[first], example.triples[second]
-        if triple[2] == other[2] or triple[:2] == other[:2] or triple[2] == other[0] or other[2] == triple[0]:
+    def _exchange_pair(self, example: Example, first: int, second: int) -> bool:
+        """Exchanges the values of two triples in the text; returns whether this was possible."""
+        (subject, predicate, value), (other_subject, other_predicate, other_value) = (
+            example.triples[index] for index in (first, second)
+        )
+        if value in (other_value, other_subject) or other_value == subject:
             return False
-        left, right = locate(triple[2], example.words), locate(other[2], example.words)
-        if len(left[1]) != 1 or len(right[1]) != 1 or set(left[0]) & set(right[0]):
+        if (subject, predicate) == (other_subject, other_predicate):
             return False
-        (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda mentioned: mentioned[1])
-        if start + len(words) > later:
+        mentions = locate(value, example.words), locate(other_value, example.words)
+        if any(len(starts) != 1 for _, starts in mentions) or set(mentions[0][0]) & set(mentions[1][0]):
             return False
-        example.splice([later], len(later_words), words, False)
+        (words, (start,)), (later_words, (later_start,)) = sorted(mentions, key=lambda mention: mention[1])
+        if start + len(words) > later_start:
+            return False
+        example.splice([later_start], len(later_words), words, False)
         example.splice([start], len(words), later_words, False)
         example.labels[first] = example.labels[second] = WRONG
         return True
@@ -207,17 +223,17 @@ class Corruptor:
     def _replace_subject(self, example: Example) -> None:
         subject = self._random.choice(example.triples)[0]
         words, starts = locate(subject, example.words)
-        new = self._other_value(example, subject, None)
-        if not starts or new is None:
+        replacement = self._other_value(example, subject, None)
+        if not starts or replacement is None:
             return
-        example.splice(starts, len(words), new, True)
-        for index in example.said:
+        example.splice(starts, len(words), replacement, True)
+        for index in example.expressed:
             name, _, value = example.triples[index]
             if subject in (name, value):
                 example.labels[index] = WRONG
 
     def _delete_sentence(self, example: Example) -> None:
-        """Deletes a sentence; if it is the only one, the end from a random comma, conjunction or pronoun on."""
+        """Deletes a sentence; of a single sentence, the part after a random comma, conjunction or relative pronoun."""
         parts = sentences(example.words)
         if len(parts) > 1:
             start, end = self._random.choice(parts)
@@ -228,7 +244,7 @@ class Corruptor:
             start, end = self._random.choice(cuts), len(example.words) - 1
         before, deleted = list(example.words), example.words[start:end]
         del example.words[start:end], example.invented[start:end]
-        for index in example.said:
+        for index in example.expressed:
             value = example.triples[index][2]
             old_starts, new_starts = locate(value, before)[1], locate(value, example.words)[1]
             if old_starts and not new_starts:
@@ -236,27 +252,29 @@ class Corruptor:
             elif not old_starts or locate(value, deleted)[1]:
                 example.labels[index] = UNKNOWN
 
-    def _negate(self, example: Example) -> None:
+    def _negate_sentence(self, example: Example) -> None:
         verbs = [index for index, word in enumerate(example.words) if word in _VERBS]
         if not verbs:
             return
         verb = self._random.choice(verbs)
         end = next(end for start, end in sentences(example.words) if start <= verb < end)
         clause = example.words[verb:end]
-        said = sorted(
-            (starts[0], index) for index in example.said if (starts := locate(example.triples[index][2], clause)[1])
+        negated = sorted(
+            (starts[0], index)
+            for index in example.expressed
+            if (starts := locate(example.triples[index][2], clause)[1])
         )
-        for number, (_, index) in enumerate(said):
+        for number, (_, index) in enumerate(negated):
             example.labels[index] = UNKNOWN if number else WRONG
-        if said:
+        if negated:
             example.splice([verb + 1], 0, (_VERBS[example.words[verb]],), False)
 
     def _insert_sentence(self, example: Example) -> None:
-        other = self._random.choice(self._texts)
-        start, end = self._random.choice(sentences(other.words))
-        foreign_words = other.value_words() - example.value_words()
+        source = self._random.choice(self._texts)
+        start, end = self._random.choice(sentences(source.words))
+        foreign_words = source.value_words() - example.value_words()
         position = self._random.choice(sentences(example.words))[1]
-        words = other.words[start:end]
+        words = source.words[start:end]
         example.words[position:position] = words
         example.invented[position:position] = [int(word in foreign_words) for word in words]
 
@@ -265,19 +283,19 @@ class Corruptor:
         values = example.value_words()
         words, invented = example.words, example.invented
         for _ in range(self._random.choice((1, 2, 3))):
-            at, chance = self._random.randrange(len(words)), self._random.random()
+            i, chance = self._random.randrange(len(words)), self._random.random()
             if chance < 0.35:
                 size = self._random.choice((1, 1, 2, 3))
-                words[at:at], invented[at:at] = words[at : at + size], invented[at : at + size]
-            elif words[at] in values or len(words) < 4:
+                words[i:i], invented[i:i] = words[i : i + size], invented[i : i + size]
+            elif words[i] in values or len(words) < 4:
                 continue
             elif chance < 0.65:
-                del words[at], invented[at]
-            elif chance < 0.85 and at + 1 < len(words) and words[at + 1] not in values:
-                words[at : at + 2] = reversed(words[at : at + 2])
+                del words[i], invented[i]
+            elif chance < 0.85 and i + 1 < len(words) and words[i + 1] not in values:
+                words[i : i + 2] = reversed(words[i : i + 2])
             else:
-                other = self._random.choice(words)
-                words[at] = "the" if other in values else other
+                other_word = self._random.choice(words)
+                words[i] = "the" if other_word in values else other_word
 
     # --- errors in the record -----------------------------------------------------------------------------------------
 
@@ -285,37 +303,38 @@ class Corruptor:
         subject, predicate, value = self._random.choice(self._triples)
         if self._random.random() < 0.7:
             subject = self._random.choice(example.triples)[0]
-        present = any((subject, predicate) == triple[:2] for triple in example.triples)
-        if not present and not locate(value, example.words)[1] and len(example.triples) < 9:
+        is_present = any((subject, predicate) == triple[:2] for triple in example.triples)
+        if not is_present and not locate(value, example.words)[1] and len(example.triples) < 9:
             example.triples.append((subject, predicate, value))
             example.labels.append(MISSING)
 
-    def _replace_relation(self, example: Example, index: int) -> None:
+    def _replace_predicate(self, example: Example, index: int) -> None:
         subject, predicate, value = example.triples[index]
         for _ in range(8):
             chance = self._random.random()
-            pool = self._relations
+            candidates = self._predicates
             if chance < 0.4:
-                pool = self._by_value_kind[self._value_kind(predicate)]
+                candidates = self._by_value_kind[self._value_kind(predicate)]
             elif chance < 0.55:  # "place of death" for "place of birth"
-                pool = self._by_word[self._random.choice(predicate_words(predicate))] or pool
+                candidates = self._by_word[self._random.choice(predicate_words(predicate))] or candidates
             elif chance < 0.8:
-                pool = self._relations_of_value.get(value) or pool
-            other = self._random.choice(pool)
-            if other not in self._related[predicate] and predicate_words(other) != predicate_words(predicate):
-                example.triples[index] = (subject, other, value)
+                candidates = self._predicates_of_value.get(value) or candidates
+            replacement = self._random.choice(candidates)
+            is_compatible = replacement in self._compatible[predicate]
+            if not is_compatible and predicate_words(replacement) != predicate_words(predicate):
+                example.triples[index] = (subject, replacement, value)
                 example.labels[index] = WRONG
                 return
 
     def _replace_object(self, example: Example, index: int) -> None:
         subject, predicate, value = example.triples[index]
         words, starts = locate(value, example.words)
-        other = self._random.choice(self._values[predicate] if self._random.random() < 0.7 else self._names)
-        if starts and not set(value_words(other, False)) <= set(example.words):
-            example.triples[index], example.labels[index] = (subject, predicate, other), WRONG
+        replacement = self._random.choice(self._values[predicate] if self._random.random() < 0.7 else self._names)
+        if starts and not set(value_words(replacement, False)) <= set(example.words):
+            example.triples[index], example.labels[index] = (subject, predicate, replacement), WRONG
             example.mark_invented(words, starts)
 
-    def _reverse(self, example: Example, index: int) -> None:
+    def _reverse_triple(self, example: Example, index: int) -> None:
         subject, predicate, value = example.triples[index]
         example.triples[index], example.labels[index] = (value, predicate, subject), WRONG
 
@@ -328,12 +347,12 @@ class Corruptor:
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
-    def _for_expressed_triple(self, add_error: Callable[[Example, int], None]) -> Callable[[Example], None]:
+    def _on_expressed_triple(self, add_error: Callable[[Example, int], None]) -> Callable[[Example], None]:
         """A function that applies `add_error` to a random triple that the text expresses, if any."""
 
         def apply(example: Example) -> None:
-            if said := example.said:
-                add_error(example, self._random.choice(said))
+            if expressed := example.expressed:
+                add_error(example, self._random.choice(expressed))
 
         return apply
 
@@ -346,32 +365,32 @@ class Corruptor:
         return tuple(self._random.choice(self._name_words) for _ in range(self._random.choice((1, 1, 2, 2, 3))))
 
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
-        """Random words to replace a value: another value of the predicate, a name, name words, or the garbled value.
+        """Random words to replace a value: another value of the predicate, a name, or the value with a changed word.
 
         None if each of six attempts draws only words of the record.
         """
-        present = example.value_words()
+        record_words = example.value_words()
         for _ in range(6):
             chance = self._random.random()
             if chance < 0.45 and predicate in self._values:
-                new = value_words(self._random.choice(self._values[str(predicate)]), False)
+                words = value_words(self._random.choice(self._values[str(predicate)]), False)
             elif chance < 0.65:
-                new = value_words(self._random.choice(self._names), False)
+                words = value_words(self._random.choice(self._names), False)
             elif chance < 0.8:
-                new = self._random_name()
+                words = self._random_name()
             else:
-                new = self._garbled(value_words(value, False))
-            if not set(new) <= present:
-                return new
+                words = self._with_changed_word(value_words(value, False))
+            if not set(words) <= record_words:
+                return words
         return None
 
-    def _garbled(self, words: Words) -> Words:
-        """The words, one of which gets another ending or is replaced by a number or another word."""
+    def _with_changed_word(self, words: Words) -> Words:
+        """The words, one of them with another ending or replaced by a number or another word."""
         index, chance = self._random.randrange(len(words)), self._random.random()
         if chance < 0.5:
-            new = words[index][: max(2, len(words[index]) // 2)] + self._random.choice(_ENDINGS)
+            changed = words[index][: max(2, len(words[index]) // 2)] + self._random.choice(_ENDINGS)
         elif chance < 0.7:
-            new = f"#{self._random.randrange(1, 3000)}"
+            changed = f"#{self._random.randrange(1, 3000)}"
         else:
-            new = self._random.choice(self._name_words)
-        return (*words[:index], new, *words[index + 1 :])
+            changed = self._random.choice(self._name_words)
+        return (*words[:index], changed, *words[index + 1 :])

@@ -40,8 +40,8 @@ class TripleVerdict:
     triple: Triple
     verdict: Verdict
     """The most probable of `VERDICTS`."""
-    said: float
-    """The probability that the text expresses the triple, complete and correct."""
+    said_probability: float
+    """The probability that the text expresses the triple completely and correctly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Judgement:
     coverage: float
     """The fraction of the record that the text expresses."""
     correctness: float
-    """The degree to which the record supports the text: 1 without hallucinated or contradicted content."""
+    """The degree to which the record supports the text; 1 if nothing is hallucinated or contradicted."""
 
 
 class Critic:
@@ -72,14 +72,14 @@ class Critic:
 
     @torch.no_grad()
     def judge(self, records: Sequence[Record], texts: Sequence[str]) -> list[Judgement]:
-        """The judgement of each text; independent of batch composition, up to floating-point rounding.
+        """The judgement of each text. Results do not depend on batch composition, up to floating-point rounding.
 
         Raises:
             AggGenError: the numbers of records and texts differ, or are zero.
         """
         check_paired(records, texts)
         self.network.eval()
-        items = [
+        items = [  # triples, words of the text, character spans of these words
             ([astuple(triple) for triple in record.triples], *text_words(text))
             for record, text in zip(records, texts, strict=True)
         ]

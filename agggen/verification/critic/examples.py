@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 
 @dataclass(slots=True)
 class Example:
-    """A training example; correct unless labels are given."""
+    """A training example; by default, the labels are those of a correct text."""
 
     triples: list[TripleText]
     words: list[str]
@@ -34,31 +34,35 @@ class Example:
         return Example([*self.triples], [*self.words], [*self.labels], [*self.invented])
 
     @property
-    def said(self) -> list[int]:
+    def expressed(self) -> list[int]:
         """The indices of the triples that the text expresses."""
         return [index for index, label in enumerate(self.labels) if label == SAID]
 
-    def splice(self, starts: Sequence[int], size: int, new: Words, invented: bool) -> None:
-        """Replaces `size` words at each start by `new`; with `invented`, labels new words that no triple has."""
+    def splice(self, starts: Sequence[int], size: int, replacement: Words, invented: bool) -> None:
+        """Replaces `size` words at each start; with `invented`, labels replacement words that no triple has."""
         record_words = self.value_words()
-        marks = [int(invented and word not in record_words) for word in new]
+        labels = [int(invented and word not in record_words) for word in replacement]
         for start in reversed(starts):
-            self.words[start : start + size] = new
-            self.invented[start : start + size] = marks
+            self.words[start : start + size] = replacement
+            self.invented[start : start + size] = labels
 
     def mark_lost(self, before: Sequence[str], label: int) -> None:
-        """Labels the expressed triples whose subject or object only the text `before` a change mentions."""
-        for index in self.said:
+        """Sets the label of expressed triples whose subject or object the text no longer mentions.
+
+        Args:
+            before: the words of the text before a change.
+        """
+        for index in self.expressed:
             subject, _, value = self.triples[index]
             if any(locate(name, before)[1] and not locate(name, self.words)[1] for name in (subject, value)):
                 self.labels[index] = label
 
     def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
-        """Labels the words that are in no triple, in the mentions of `words` that begin at `starts`."""
+        """Labels as invented the words that no triple has, in the mentions of `words` that begin at `starts`."""
         record_words = self.value_words()
         for start in starts:
-            for at in range(start, start + len(words)):
-                self.invented[at] = int(self.words[at] not in record_words)
+            for i in range(start, start + len(words)):
+                self.invented[i] = int(self.words[i] not in record_words)
 
     def value_words(self) -> set[str]:
         """The words of all subjects and objects."""
@@ -66,10 +70,10 @@ class Example:
 
 
 def locate(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
-    """The words that mention a value, with or without its qualifier, and its start indices; both empty without one."""
+    """The words that mention a value, with or without its qualifier, and their start indices; both empty if none do."""
     for words in (value_words(value), value_words(value, qualifier=False)):
         size = len(words)
-        if starts := [at for at in range(len(text) - size + 1) if tuple(text[at : at + size]) == words]:
+        if starts := [i for i in range(len(text) - size + 1) if tuple(text[i : i + size]) == words]:
             return words, starts
     return (), []
 
@@ -84,7 +88,7 @@ def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
 
 def to_example(triples: Iterable[TripleText], text: str, label: int = SAID) -> Example | None:
     """The example of a text, with `label` for all triples; None without triples or words."""
-    items, words = list(triples), text_words(text)[0]
-    if not items or all(word in PUNCTUATION for word in words):
+    triple_texts, words = list(triples), text_words(text)[0]
+    if not triple_texts or all(word in PUNCTUATION for word in words):
         return None
-    return Example(items, words, [label] * len(items))
+    return Example(triple_texts, words, [label] * len(triple_texts))

@@ -46,7 +46,7 @@ class Role(IntEnum):
 
 
 def text_words(text: str) -> tuple[list[str], list[Span]]:
-    """The words of a text, with ``,`` and ``.`` for its punctuation, and the characters ``[start, end)`` of each."""
+    """(words, spans): the words of a text, with ``,`` and ``.`` for its punctuation, and their character spans."""
     forms: list[str] = []
     spans: list[Span] = []
     end = 0
@@ -66,7 +66,7 @@ def text_words(text: str) -> tuple[list[str], list[Span]]:
 
 @lru_cache(maxsize=1 << 16)
 def value_words(value: str, qualifier: bool = True) -> tuple[str, ...]:
-    """The words of a subject or object; without `qualifier`, except a remark in parentheses (``Nord (album)``)."""
+    """The words of a subject or object, with or without its `qualifier`, a remark in brackets (``Nord (album)``)."""
     plain = value.replace("_", " ").strip('" ')
     if not qualifier:
         plain = _QUALIFIER.sub("", plain).strip() or plain
@@ -82,7 +82,7 @@ def predicate_words(predicate: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 17)
 def _grams(word: str) -> tuple[int, ...]:
-    """The buckets of a word, its trigrams and prefix; of a number, date or unit and its length."""
+    """The buckets of a word, its prefix and its trigrams; for a number, date or unit, of itself and its length."""
     if word[0] in "#@~":
         pieces = [word, f"{word[0]}{len(word)}"]
     else:
@@ -93,7 +93,7 @@ def _grams(word: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A batch of B sequences of at most L words, padded."""
+    """A batch of B sequences, padded to L words."""
 
     words: Tensor
     """(B, L) ids in the vocabulary; 0 for unknown words and padding."""
@@ -113,11 +113,11 @@ class Inputs:
     """(B, L) 1 for words, 0 for marks, punctuation and padding."""
 
     def marks(self, row: int) -> Tensor:
-        """(L,) Whether each position of a sequence is the mark of a triple."""
+        """(L,) True at the marks of triples in a sequence."""
         return (self.roles[row] == Role.TRIPLE) & ~self.padding[row]
 
     def text(self, row: int) -> Tensor:
-        """(words,) The positions of the text's words in a sequence."""
+        """(n,) The positions of the n words of the text in a sequence."""
         return ((self.roles[row] == Role.TEXT) & ~self.padding[row]).nonzero()[1:, 0]
 
 
@@ -134,8 +134,8 @@ def collate(items: Sequence[tuple[Sequence[TripleText], Sequence[str]]], vocabul
         size = len(sequence)
         forms, *columns = zip(*sequence, strict=True)
         ids[row, :size] = torch.tensor([vocabulary.get(form, 0) for form in forms])
-        for target, column in zip((roles, positions, triples), columns, strict=True):
-            target[row, :size] = torch.tensor(column)
+        for tensor, column in zip((roles, positions, triples), columns, strict=True):
+            tensor[row, :size] = torch.tensor(column)
         padding[row, :size] = False
         content[row, :size] = torch.tensor([float(form != _MARK and form not in PUNCTUATION) for form in forms])
         for form in forms:
@@ -146,7 +146,7 @@ def collate(items: Sequence[tuple[Sequence[TripleText], Sequence[str]]], vocabul
 
 
 def approximate_length(triples: Sequence[TripleText], text: Sequence[str]) -> int:
-    """An estimate of a sequence's length, with 12 words and marks per triple."""
+    """An estimate of a sequence's length, by which batches are formed: 12 words and marks per triple."""
     return len(text) + 12 * len(triples)
 
 
@@ -162,5 +162,5 @@ def _sequence(triples: Sequence[TripleText], text: Sequence[str]) -> list[tuple[
         ):
             sequence.extend((form, int(role), position, index) for position, form in enumerate(forms))
     sequence.append((_MARK, int(Role.TEXT), 0, -1))
-    sequence.extend((form, int(Role.TEXT), at, -1) for at, form in enumerate(text[:LONGEST_TEXT], start=1))
+    sequence.extend((form, int(Role.TEXT), position, -1) for position, form in enumerate(text[:LONGEST_TEXT], start=1))
     return sequence

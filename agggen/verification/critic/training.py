@@ -20,8 +20,8 @@ from agggen.verification.critic.examples import UNKNOWN, Example, to_example
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, NetworkConfig
 from agggen.verification.critic.tokens import Inputs, approximate_length, collate, predicate_words
 
-_BATCHES_DRAWN = 8  # number of batches whose examples are drawn together and sorted by length
-_HIDDEN_SHARE = 0.15  # fraction of word ids replaced by 0 in training, so that character n-grams are used
+_BATCHES_PER_DRAW = 8  # number of batches whose examples are drawn together and sorted by length
+_UNKNOWN_WORD_SHARE = 0.15  # share of word ids set to 0 in training, so that the network uses character n-grams
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def train_critic(
     total = 0.0
     for step in range(1, config.steps + 1):
         if not batches:
-            drawn = [corruptor.draw() for _ in range(config.batch * _BATCHES_DRAWN)]
+            drawn = [corruptor.draw() for _ in range(config.batch * _BATCHES_PER_DRAW)]
             drawn.sort(key=lambda example: approximate_length(example.triples, example.words))
             batches = [drawn[start : start + config.batch] for start in range(0, len(drawn), config.batch)]
             generator.shuffle(batches)
@@ -96,8 +96,7 @@ def train_critic(
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * min(step / config.warmup, 1, 1.02 - step / config.steps)
         inputs = _inputs(batch, ids)
-        hidden = torch.rand(inputs.words.shape) < _HIDDEN_SHARE
-        inputs.words.masked_fill_(hidden, 0)
+        inputs.words.masked_fill_(torch.rand(inputs.words.shape) < _UNKNOWN_WORD_SHARE, 0)
         loss = _loss(model(inputs), inputs, batch)
         if not torch.isfinite(loss):
             raise TrainingError(f"the critic's loss is {loss.item()} at step {step}; try a lower learning rate")
@@ -142,13 +141,15 @@ def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
     """Cross-entropy of the verdicts plus twice that of invented words."""
     verdicts, invented = _targets(inputs, batch)
     loss = F.cross_entropy(logits.verdicts.flatten(0, 1), verdicts.flatten(), ignore_index=UNKNOWN)
-    known = invented != UNKNOWN
-    return loss + 2 * F.binary_cross_entropy_with_logits(logits.invented[known], invented[known].float())
+    in_text = invented != UNKNOWN
+    return loss + 2 * F.binary_cross_entropy_with_logits(logits.invented[in_text], invented[in_text].float())
 
 
 @torch.no_grad()
 def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
-    """Sets the temperature that maximises the likelihood of half of `examples`, and the metrics of the other half."""
+    """Sets the temperature that maximises the likelihood of the first half of the labels, and the critic's metrics on
+    the second half.
+    """
     critic.network.eval()
     outputs_of: tuple[list[Tensor], ...] = ([], [])
     targets_of: tuple[list[Tensor], ...] = ([], [])
@@ -156,36 +157,36 @@ def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
         batch = examples[start : start + size]
         inputs = _inputs(batch, critic.ids)
         for index, (outputs, targets) in enumerate(zip(critic.network(inputs), _targets(inputs, batch), strict=True)):
-            known = targets != UNKNOWN
-            outputs_of[index].append(outputs[known])
-            targets_of[index].append(targets[known])
+            labelled = targets != UNKNOWN
+            outputs_of[index].append(outputs[labelled])
+            targets_of[index].append(targets[labelled])
     verdicts, invented = map(torch.cat, outputs_of)
-    labels, marks = map(torch.cat, targets_of)
+    labels, invented_labels = map(torch.cat, targets_of)
     half = len(labels) // 2
     temperatures = torch.linspace(0.5, 3.0, 51)
     losses = [F.cross_entropy(verdicts[:half] / temperature, labels[:half]) for temperature in temperatures]
     critic.temperature = float(temperatures[int(torch.stack(losses).argmin())])
     probabilities = (verdicts[half:] / critic.temperature).softmax(-1)
-    predictions, truth = probabilities.argmax(-1), labels[half:]
-    bins = reliability(probabilities[:, 0], truth == 0)
-    hits = ((invented > 0) & (marks == 1)).sum().item()
+    predictions, true_labels = probabilities.argmax(-1), labels[half:]
+    bins = reliability(probabilities[:, 0], true_labels == 0)
+    n_correct = ((invented > 0) & (invented_labels == 1)).sum().item()
     critic.metrics = {
-        "triples": len(truth),
-        "accuracy": (predictions == truth).float().mean().item(),
+        "triples": len(true_labels),
+        "accuracy": (predictions == true_labels).float().mean().item(),
         **{
-            f"recall_{name}": (predictions[truth == index] == index).float().mean().item()
+            f"recall_{name}": (predictions[true_labels == index] == index).float().mean().item()
             for index, name in enumerate(VERDICTS)
-            if (truth == index).any()
+            if (true_labels == index).any()
         },
-        "calibration_error": sum(count * abs(mean - share) for mean, share, count in bins) / len(truth),
-        "invented_precision": hits / max(1, int((invented > 0).sum())),
-        "invented_recall": hits / max(1, int((marks == 1).sum())),
+        "calibration_error": sum(count * abs(mean - share) for mean, share, count in bins) / len(true_labels),
+        "invented_precision": n_correct / max(1, int((invented > 0).sum())),
+        "invented_recall": n_correct / max(1, int((invented_labels == 1).sum())),
     }
     critic.reliability = bins
 
 
 def reliability(probabilities: Tensor, outcomes: Tensor, bins: int = 10) -> list[tuple[float, float, int]]:
-    """The reliability diagram: for each non-empty bin of equal width, mean probability, share of outcomes, count."""
+    """The reliability diagram: (mean probability, share of outcomes, count) of each non-empty bin of equal width."""
     bin_of = (probabilities * bins).long().clamp(max=bins - 1)
     return [
         (probabilities[members].mean().item(), outcomes[members].float().mean().item(), int(members.sum()))

@@ -153,7 +153,7 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     """Prints correlations of scores with human ratings, and how many texts that pass are rated incorrect."""
     from agggen.checks import RISK_THRESHOLD, check_all
     from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings, reference_scores
-    from agggen.verification.lenient import verify
+    from agggen.verification.lenient import find_mentions
 
     rated = read_ratings(path)
     checked = check_all([text.record for text in rated], [text.text for text in rated], critic=critic)
@@ -161,7 +161,8 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     scores = {
         "values whole (strict)": [1 - len(entry.missing) / size for entry, size in zip(checked, sizes, strict=True)],
         "values mentioned (lenient)": [
-            1 - len(verify(text.record, text.text).missing) / size for text, size in zip(rated, sizes, strict=True)
+            1 - len(find_mentions(text.record, text.text).missing) / size
+            for text, size in zip(rated, sizes, strict=True)
         ],
         "no fault by words": [float(not entry.faults) for entry in checked],
         "critic: coverage": [entry.judgement.coverage for entry in checked],

@@ -140,8 +140,8 @@ def test_user_defined_paraphrases_of_values_are_accepted(run: Run, bundle: Path)
     assert new.inference == old.inference and new.sources["adjusted bundle"] == fingerprint(bundle)
     record = Record("r", (Triple("Mill", "food", "Polish"), Triple("Mill", "area", "city")))
     text = "Mill, downtown, Silesian."
-    assert [value.how for value in Checker(old.lexicon).check(record, text).values] == ["missing", "missing"]
-    assert [value.how for value in Checker(new.lexicon).check(record, text).values] == ["lexicon", "lexicon"]
+    assert [value.kind for value in Checker(old.lexicon).check(record, text).values] == ["missing", "missing"]
+    assert [value.kind for value in Checker(new.lexicon).check(record, text).values] == ["lexicon", "lexicon"]
     Path("more.json").write_text(json.dumps({"city": ["downtown", "in town"]}), "utf-8")
     assert run("adjust", "new", "level=1", "--wordings", "more.json", "-o", "newer")[0] == 0
     assert load_bundle("newer").lexicon.variants == {**new.lexicon.variants, "city": ("downtown", "in town")}

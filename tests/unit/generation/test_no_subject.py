@@ -24,7 +24,7 @@ from agggen.text.linearise import linearise
 from agggen.verification.check import Checker
 from agggen.verification.e2e import slot_errors
 from agggen.verification.learning import learn
-from agggen.verification.lenient import verify
+from agggen.verification.lenient import find_mentions
 from agggen.verification.lexicon import Lexicon
 from tests.unit.generation.test_generator import TRAIN, generator
 
@@ -120,7 +120,7 @@ def test_a_name_is_never_missed_but_may_be_added(reading: Any) -> None:
 
 def test_coverage_counts_all_triples() -> None:
     text = "The pub serves Thai food."
-    assert [check.mentioned for check in verify(PUB, text).checks] == [True, True, False]
+    assert [check.mentioned for check in find_mentions(PUB, text).checks] == [True, True, False]
     statistics = read_values([PUB], [text]).statistics
     assert [statistics[name].corpus().value for name in ("values_whole", "values_lenient")] == pytest.approx(
         [200 / 3] * 2

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from agggen.records import Record
-from agggen.verification.cues import unexpressed
+from agggen.verification.cues import triples_without_cue
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.matched import MatchedText
@@ -87,12 +87,12 @@ OZ = record("language = Ozish", "currency = Ozo", subject="Oz")
     ],
 )
 def test_values_in_sentences_without_a_cue_are_unexpressed(text: str, missing: list[str]) -> None:
-    assert [triple.predicate for triple in unexpressed(MatchedText.by_rule(OZ, text), LEXICON.cues)] == missing
+    assert [triple.predicate for triple in triples_without_cue(MatchedText.by_rule(OZ, text), LEXICON.cues)] == missing
 
 
 def test_a_full_stop_inside_a_name_ends_no_sentence() -> None:
     text = MatchedText.by_rule(record("A.F.C. Oz | language = Ozish"), "The language of A.F.C. Oz is Ozish.")
-    assert unexpressed(text, LEXICON.cues) == ()
+    assert triples_without_cue(text, LEXICON.cues) == ()
 
 
 ULM = record("Ulm | mayor = Ann", "Ulm Castle | owner = Bob", "Ulm | code = UL", "Bob Hall | mayor = Eve")

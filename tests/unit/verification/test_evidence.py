@@ -14,7 +14,7 @@ import pytest
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker, passes
-from agggen.verification.cues import foreign_words, unexpressed
+from agggen.verification.cues import foreign_words, triples_without_cue
 from agggen.verification.e2e import slot_errors, slot_of
 from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Word, letters, words
@@ -37,7 +37,7 @@ def _mentions(checker: Checker, records: Iterable[Record]) -> Iterator[tuple[Rec
     """(record, text, index, check, mention) of values that references mention contiguously; no truth values."""
     for record, text in texts_of(records):
         for index, value in enumerate(checker.values(record, text)):
-            if value.span is not None and value.how != "phrase":
+            if value.span is not None and value.kind != "phrase":
                 yield record, text, index, value, text[slice(*value.span)]
 
 
@@ -191,7 +191,7 @@ def test_references_of_webnlg_express_95_percent_of_the_values_and_have_few_faul
     checker, _, records = webnlg
     checks = [(checker.check(record, text), text) for record, text in texts_of(records("dev"))]
     values = [value for check, _ in checks for value in check.values]
-    how = Counter(value.how for value in values)
+    how = Counter(value.kind for value in values)
     assert how.total() > 6800
     misses = Counter(str(value) for value in values if not value.whole)
     assert misses.total() <= 0.05 * how.total(), f"{how}\nmost frequent: {misses.most_common(20)}"
@@ -204,7 +204,7 @@ def test_references_of_webnlg_express_95_percent_of_the_values_and_have_few_faul
 
 
 @pytest.mark.parametrize(
-    ("corpus", "cues", "maxima"),  # unexpressed, foreign words, wrong roles, opinions, unsupported words
+    ("corpus", "cues", "maxima"),  # triples_without_cue, foreign words, wrong roles, opinions, unsupported words
     [
         ("elements", 10, (0.015, 0.02, 0.0, 0.0, 0.0)),
         ("webnlg", 133, (0.075, 0.06, 0.025, 0.02, 0.01)),
@@ -220,7 +220,7 @@ def test_few_references_contradict_the_learned_rules(
         text = MatchedText.by_rule(record, reference)
         unsupported = {word.lower() for word in checker.check(record, reference).unsupported}
         faults = (
-            unexpressed(text, lexicon.cues),
+            triples_without_cue(text, lexicon.cues),
             foreign_words(text, lexicon.predicates_of, ()),
             wrong_roles(text, lexicon.roles_after, lexicon.contexts),
             unsupported & OPINIONS,
@@ -314,7 +314,7 @@ def test_most_texts_are_rejected_if_a_triple_has_another_predicate(
         number, other = rng.randrange(len(record.triples)), rng.choice(predicates)
         if MatchedText.by_rule(record, reference).values[number] and other not in record.predicates:
             text = MatchedText.by_rule(_with_triple(record, number, predicate=other), reference)
-            without_cue = bool(unexpressed(text, checker.lexicon.cues))
+            without_cue = bool(triples_without_cue(text, checker.lexicon.cues))
             rejected.append((without_cue, without_cue or bool(foreign_words(text, checker.lexicon.predicates_of, ()))))
     shares = [sum(column) / len(rejected) for column in zip(*rejected, strict=True)]
     assert shares[0] >= by_cues and shares[1] >= by_both

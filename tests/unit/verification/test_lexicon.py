@@ -12,7 +12,7 @@ import pytest
 from agggen.errors import BundleError, ConfigError
 from agggen.records import Record, Triple
 from agggen.verification.check import Checker
-from agggen.verification.clauses import clause
+from agggen.verification.clauses import plain_clause
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon, read_templates, read_wordings
 from tests.unit.verification.conftest import Learned
@@ -79,10 +79,10 @@ def test_values_with_learned_wordings_are_in_alphabetical_order() -> None:
 
 def test_learned_wordings_match_as_lexicon() -> None:
     checker = Checker(learn(corpus({"Netherlands": ("Dutch", 8), "Norway": ("polar", 2)})))
-    assert value_check("Netherlands", "It is a Dutch city.", checker).how == "lexicon"
-    assert value_check("Netherlands", "It is a Dutchman's city.", checker).how == "missing"
-    assert value_check("Netherlands", "It lies in the Netherlands.", checker).how == "literal"
-    assert value_check("Norway", "It is a Dutch city.", checker).how == "missing"
+    assert value_check("Netherlands", "It is a Dutch city.", checker).kind == "lexicon"
+    assert value_check("Netherlands", "It is a Dutchman's city.", checker).kind == "missing"
+    assert value_check("Netherlands", "It lies in the Netherlands.", checker).kind == "literal"
+    assert value_check("Norway", "It is a Dutch city.", checker).kind == "missing"
     assert not value_check("Netherlands", "It is a Dutch city.").whole
 
 
@@ -92,9 +92,9 @@ def test_a_users_wordings_match_as_lexicon() -> None:
     )
     assert lexicon.variants == {"Peru": ("Peruvian", "the Incas"), "Norway": ("Norge",)}
     checker = Checker(lexicon)
-    kinds = [value_check("Peru", text, checker).how for text in ("A city of the Incas.", "A Peruvian city.")]
+    kinds = [value_check("Peru", text, checker).kind for text in ("A city of the Incas.", "A Peruvian city.")]
     assert kinds == ["lexicon", "lexicon"]
-    assert value_check("Norway", "A city of Norges.", checker).how == "missing"
+    assert value_check("Norway", "A city of Norges.", checker).kind == "missing"
     assert checker.check(record("country = Norway"), "Zyx is in Norge.").faults == ()
 
 
@@ -130,7 +130,7 @@ def test_truth_values_have_phrases_with_their_negation() -> None:
         ("It isn\u2019t a family friendly pub.", "no", "yes"),
         ("It is non-family-friendly.", "no", "yes"),
     ):
-        assert value_check(value, text, Checker(lexicon), "familyFriendly").how == "phrase"
+        assert value_check(value, text, Checker(lexicon), "familyFriendly").kind == "phrase"
         assert not whole(other, text, Checker(lexicon), "familyFriendly")
 
 
@@ -140,8 +140,8 @@ def test_a_truth_value_without_a_phrase_is_whole_in_a_plain_clause() -> None:
     checker = Checker(learn(people))
     for value, other in (("true", "false"), ("false", "true")):
         oda = Triple("Oda", "isAlive", value)
-        assert checker.check(Record("oda", (oda,)), clause(oda, {})).faults == ()
-        assert not checker.check(Record("oda", (replace(oda, object=other),)), clause(oda, {})).whole
+        assert checker.check(Record("oda", (oda,)), plain_clause(oda, {})).faults == ()
+        assert not checker.check(Record("oda", (replace(oda, object=other),)), plain_clause(oda, {})).whole
 
 
 def test_a_predicate_with_other_values_has_no_truth_values() -> None:

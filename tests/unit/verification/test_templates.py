@@ -12,7 +12,7 @@ from agggen.corpora.rejects import split_rejects
 from agggen.generation.fallbacks import fallback_sentence
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
-from agggen.verification.clauses import clause, fill
+from agggen.verification.clauses import fill_template, plain_clause
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon, common_phrases
 from agggen.verification.templates import learn_phrases
@@ -38,7 +38,7 @@ def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
     ]
     template = learn(records).templates["period"]
     assert template == "{subject} is in period {object}."
-    assert fill(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
+    assert fill_template(template, Triple("Radium", "period", "7"), {}) == "Radium is in period 7."
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_filled_template_has_the_value_even_if_it_contains_placeholders(elemen
     for predicate, template in checker.lexicon.templates.items():
         for value in ("17", "Jöns Jacob Berzelius", "{subject}", "a {object}", "Tom Jr."):
             triple = Triple("{object}ium", predicate, value)
-            text = fill(template, triple, {})
+            text = fill_template(template, triple, {})
             assert checker.values(Record("r", (triple,)), text)[0].whole, text
             assert not text.endswith(".."), text
 
@@ -131,7 +131,7 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
     ],
 )
 def test_articles_and_dates_are_adapted_to_the_names_and_values(template: str, triple: Triple, expected: str) -> None:
-    assert fill(template, triple, {"Denmark": 0.2, "United States": 0.8}) == expected
+    assert fill_template(template, triple, {"Denmark": 0.2, "United States": 0.8}) == expected
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
     ],
 )
 def test_a_clause_consists_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
-    assert clause(triple, {"Denmark": 0.0, "United States": 1.0, "UN": 0.6}) == expected
+    assert plain_clause(triple, {"Denmark": 0.0, "United States": 1.0, "UN": 0.6}) == expected
 
 
 def test_common_phrases_with_in_are_only_for_places_and_times() -> None:
@@ -224,17 +224,17 @@ def test_templates_take_precedence_over_common_phrases_and_these_over_phrases_of
 def test_every_common_phrase_expresses_its_triple() -> None:
     for name, template in common_phrases().items():
         triple = Triple("Oda Berg", name, "Voss-7")
-        text = fill(template, triple, {})
+        text = fill_template(template, triple, {})
         check = Checker().check(Record("oda", (triple,)), text)
-        assert [value.how for value in check.values] == ["literal"] and check.faults == (), text
+        assert [value.kind for value in check.values] == ["literal"] and check.faults == (), text
 
 
 def test_a_clause_has_no_fault(elements: Learned) -> None:
     for checker in (Checker(), elements[0]):
         for triple in chain.from_iterable(item.triples for item in elements[2]("dev")):
-            assert checker.check(Record("r", (triple,)), clause(triple, checker.lexicon.articles)).faults == ()
+            assert checker.check(Record("r", (triple,)), plain_clause(triple, checker.lexicon.articles)).faults == ()
             nameless = Triple(NO_SUBJECT, triple.predicate, triple.object)
-            assert checker.check(Record("r", (nameless,)), clause(nameless, checker.lexicon.articles)).whole
+            assert checker.check(Record("r", (nameless,)), plain_clause(nameless, checker.lexicon.articles)).whole
 
 
 def test_phrases_with_exchanged_subject_and_object_or_other_content_are_not_learned() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.verification.check import Checker
-from agggen.verification.lenient import verify
+from agggen.verification.lenient import find_mentions
 from agggen.verification.lexicon import Lexicon
 from tests.unit.verification.texts import PLAIN, misjudged, record, value_check, whole
 
@@ -125,7 +125,7 @@ def test_yes_and_no_of_other_predicates_are_words(checker: Checker) -> None:
     ],
 )
 def test_truth_values_match_by_learned_phrases(text: str, meaning: str | None) -> None:
-    kinds = {value: value_check(value, text, FRIENDLY, "familyFriendly").how for value in ("yes", "no")}
+    kinds = {value: value_check(value, text, FRIENDLY, "familyFriendly").kind for value in ("yes", "no")}
     assert [value for value, how in kinds.items() if how == "phrase"] == ([meaning] if meaning else [])
     assert {*kinds.values()} <= {"phrase", "part", "missing"}
 
@@ -143,7 +143,7 @@ def test_truth_values_match_by_learned_phrases(text: str, meaning: str | None) -
     ],
 )
 def test_other_spellings_by_rule(value: str, complete: list[str], incomplete: list[str]) -> None:
-    assert [value_check(value, text).how for text in complete] == ["rule"] * len(complete)
+    assert [value_check(value, text).kind for text in complete] == ["rule"] * len(complete)
     assert not any(whole(value, text) for text in incomplete)
 
 
@@ -262,7 +262,7 @@ def test_numbers_units_and_dates(value: str, complete: list[str], incomplete: li
 
 def test_number_words_with_unusual_letters_are_mentioned() -> None:
     """Regression: KeyError for letters that match only case-insensitively."""
-    assert verify(record("age = 16", "size = 15"), "Zyx, \u017fixteen, is FİFTEEN tall.").missing == ()
+    assert find_mentions(record("age = 16", "size = 15"), "Zyx, \u017fixteen, is FİFTEEN tall.").missing == ()
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7))
@@ -294,4 +294,4 @@ def test_a_date_matches_only_itself(first: date, second: date) -> None:
 )
 def test_the_kind_and_span_of_a_number(value: str, text: str, how: str, where: str | None) -> None:
     result = value_check(value, text)
-    assert (result.how, result.span and text[slice(*result.span)]) == (how, where)
+    assert (result.kind, result.span and text[slice(*result.span)]) == (how, where)
