@@ -28,11 +28,14 @@ def by_consensus(texts: Sequence[Generation], other_samples: Sequence[Generation
     if len(texts) < 2:
         return list(texts)
     samples = (*texts, *other_samples)
-    grams = [ngrams(text.text) for text in samples]
+    sample_ngrams = [ngrams(text.text) for text in samples]
     highest = max(text.score for text in samples)
     weights = [math.exp((text.score - highest) / TEMPERATURE) for text in samples]
-    expected = [sum(w * similarity(a, b) for w, b in zip(weights, grams, strict=True)) for a in grams[: len(texts)]]
-    order = sorted(range(len(texts)), key=lambda i: (cost(texts[i]), -expected[i], -texts[i].score))
+    similarities = [
+        sum(weight * similarity(text_ngrams, other) for weight, other in zip(weights, sample_ngrams, strict=True))
+        for text_ngrams in sample_ngrams[: len(texts)]
+    ]
+    order = sorted(range(len(texts)), key=lambda i: (cost(texts[i]), -similarities[i], -texts[i].score))
     return [texts[i] for i in order]
 
 
@@ -45,7 +48,7 @@ def ngrams(text: str) -> NGrams:
     """The n-grams of a text's lower-cased words."""
     words = [token.text.lower() for token in tokenise(text)]
     counts = [Counter(zip(*(words[i:] for i in range(n)), strict=False)) for n in range(1, _MAX_N + 1)]
-    return [{(ngram, k) for ngram, count in of_n.items() for k in range(count)} for of_n in counts]
+    return [{(ngram, k) for ngram, count in n_counts.items() for k in range(count)} for n_counts in counts]
 
 
 def similarity(a: NGrams, b: NGrams) -> float:

@@ -32,7 +32,7 @@ class Constraint:
     forbidden: frozenset[int]  # ids of forbidden words
     values: tuple[tuple[Spelling, ...], ...]  # by required value, its spellings; at least one of them must occur
     paraphrasable: frozenset[int]  # indices of values with other wordings, which only the judge recognises
-    value_only: frozenset[int]  # words that occur only in values: a partial spelling with one must be completed
+    value_only: frozenset[int]  # ids of words that occur only in values: a spelling begun with one must be completed
     judge: Judge
     fallback: Fallback
     full_stop: int | None = None  # inserted before the fallback if the text does not end with one of `sentence_ends`
@@ -65,7 +65,7 @@ class Constraint:
         return None, [*full_stop, *self.fallback()]
 
     def _step(self, state: State, word: int) -> State:
-        """The automaton's next state; the initial state is `START`."""
+        """The state of the automaton after another word; the initial state is `START`."""
         partial, complete = state
         continued, completed = set(), set()
         starts = (

@@ -1,4 +1,4 @@
-"""The inner loop of the beam search: decodes a batch of facts word by word.
+"""The inner loop of the beam search, which decodes a batch of facts word by word.
 
 Shapes as in `agggen.generation.search`; C is the number of candidates for the next word of a hypothesis.
 """
@@ -26,13 +26,13 @@ PATIENCE = 8
 FALLBACK_WORD_LOG_P = -1.0
 """The assumed log-probability per word of a fallback, similar to that of generated words: scores stay comparable."""
 UNFINISHED_LOG_P = -40.0
-"""Added to the log-probability of a fallback after an incomplete sentence, so that other plans are preferred."""
+"""Added to the log-probability of a fallback that follows an incomplete sentence, so that other plans are preferred."""
 FAULT_COST = 10.0
 """Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
 LIKELY_END = -5.0
 """A constrained hypothesis may only end if the log-probability of the end of the fact is above this."""
 SCORE_MARGIN = 2.0
-"""A constrained hypothesis may only end if its score is less than this below the best finished hypothesis's score."""
+"""A constrained hypothesis may only end if its score is above that of the best finished hypothesis minus this."""
 LOWEST_WORD_LOG_P = -0.6
 """A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is at least this.
 
@@ -66,9 +66,9 @@ def decode(
 
 
 def decode_facts(
-    model: JointModel, config: BeamConfig, facts: ActiveFacts, until: int, constrain: Constrain | None = None
+    model: JointModel, config: BeamConfig, facts: ActiveFacts, max_active: int, constrain: Constrain | None = None
 ) -> FinishedFacts:
-    """Decodes until at most `until` facts are active; removes the finished facts from `facts` and returns them.
+    """Decodes until at most `max_active` facts are unfinished; moves the finished facts from `facts` to the result.
 
     A fact is finished (1) when it has K finished hypotheses and no active hypothesis would have a better score if it
     ended next, (2) when no hypothesis can reach `min_log_p`, or (3) at the maximum length.
@@ -80,11 +80,11 @@ def decode_facts(
 
     Args:
         facts: changed in place.
-        until: less than the number of active facts.
+        max_active: less than the number of facts.
     """
     k, max_words = config.beam, config.max_fact_tokens
     batches: list[FinishedFacts] = []
-    while len(facts.prefixes) > until:
+    while len(facts.prefixes) > max_active:
         active, finished = facts.active, facts.finished
         length = facts.start.gather(1, active.parent) + facts.step[:, None] + 1  # includes the fact's mark
         candidates, words, end = _next_words(model, config, facts, length - 1)
@@ -97,7 +97,7 @@ def decode_facts(
             min_score = torch.maximum(facts.score[:, -1:], facts.score[:, :1] - SCORE_MARGIN)
             fact_log_p = ended - facts.text_log_p.gather(1, active.parent)
             probable = (end > LIKELY_END) & (fact_log_p >= LOWEST_WORD_LOG_P * (facts.step[:, None] + 1))
-            rejected = ~_passed(constrain, facts, (ended_score > min_score) & probable)
+            rejected = ~_passing(constrain, facts, (ended_score > min_score) & probable)
             ended = ended.masked_fill(rejected, IMPOSSIBLE)
             ended_score = ended_score.masked_fill(rejected, IMPOSSIBLE)
         pool = Beams(
@@ -114,7 +114,7 @@ def decode_facts(
         facts.active.log_p = top_log_p
         facts.active.words = torch.cat((facts.active.words, facts.inputs[..., None]), 2)
         facts.finished.words = F.pad(facts.finished.words, (1, 0), value=PAD)
-        facts.history.seen = gather_beams(facts.history.seen, origin)
+        facts.history.attended = gather_beams(facts.history.attended, origin)
         facts.step = facts.step + 1
         best_active = penalised(top_log_p, length.gather(1, origin) + 1, config.length_penalty).amax(1)
         unfinished = facts.score[:, -1] < best_active
@@ -135,7 +135,12 @@ def decode_facts(
 def _complete_partial_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Makes words and ends that leave a value incomplete IMPOSSIBLE, in log p (n, K, C) and (n, K), in place."""
+    """Sets the log-probabilities of words and ends that leave a value incomplete to IMPOSSIBLE, in place.
+
+    Args:
+        candidates, words: (n, K, C) log-probabilities and ids of the candidates for the next word.
+        end: (n, K) log-probability of the end of the fact.
+    """
     for row, prefix in enumerate(facts.prefixes):
         constraint = constrain(prefix)
         for beam, state in enumerate(facts.automaton_states[prefix]):
@@ -145,9 +150,9 @@ def _complete_partial_values(
                 end[row, beam] = IMPOSSIBLE
 
 
-def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Tensor:
+def _passing(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Tensor:
     """(n, K) True for the hypotheses among `candidates` (n, K) that pass the constraint if their fact ends now."""
-    passed = torch.zeros_like(candidates)
+    passing = torch.zeros_like(candidates)
     texts: dict[tuple[int, int], list[int]] = {}
     words, steps, parents = facts.active.words.tolist(), facts.step.tolist(), facts.active.parent.tolist()
     for row, beam in candidates.nonzero().tolist():
@@ -159,8 +164,8 @@ def _passed(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Ten
         if text not in texts:
             texts[text] = [word for word in facts.text[text].tolist() if word != PAD]
         fact_words = words[row][beam][len(words[row][beam]) - steps[row] :]
-        passed[row, beam] = constraint.judge(fact_words, texts[text])
-    return passed
+        passing[row, beam] = constraint.judge(fact_words, texts[text])
+    return passing
 
 
 def _advance(constrain: Constrain, facts: ActiveFacts, origin: Tensor) -> None:
@@ -191,8 +196,8 @@ def _add_fallbacks(constrain: Constrain, facts: ActiveFacts, fact_finished: Tens
         words = facts.finished.words[row, 0].fill_(PAD)
         words[len(words) - len(fallback) :] = facts.inputs.new_tensor(fallback)
         facts.finished.parent[row, 0] = parent
-        cost = FALLBACK_WORD_LOG_P * len(fallback) + (UNFINISHED_LOG_P if index is None else 0)
-        facts.finished.log_p[row, 0] = facts.text_log_p[row, parent] + cost
+        fallback_log_p = FALLBACK_WORD_LOG_P * len(fallback) + (UNFINISHED_LOG_P if index is None else 0)
+        facts.finished.log_p[row, 0] = facts.text_log_p[row, parent] + fallback_log_p
     return frozenset(facts.prefixes[row] for row in failed)
 
 
@@ -201,19 +206,19 @@ def _next_words(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The result of `JointModel.next_words` after `facts.inputs` at `position` (n, K), which extend the caches."""
     n, k = position.shape
-    own_position = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
+    new_positions = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
     history = facts.history
-    history.seen = torch.cat((history.seen, own_position), 2)
-    hidden = decode(model, facts.inputs, position, facts.cross, facts.visible, history.caches, history.seen)
-    blocked = _repeating(
+    history.attended = torch.cat((history.attended, new_positions), 2)
+    hidden = decode(model, facts.inputs, position, facts.cross, facts.visible, history.caches, history.attended)
+    blocked = _repeated_words(
         gather_beams(facts.text, facts.active.parent), facts.active.words, config.block_ngrams, facts.repeatable
     )
     forbidden = facts.forbidden if facts.forbidden.shape[1] else None
     return model.next_words(hidden, facts.inputs, facts.memory, facts.visible, blocked, k, forbidden)
 
 
-def _repeating(text: Tensor, words: Tensor, size: int, repeatable: Tensor) -> Tensor:
-    """(n, K, windows) ids of next words that would repeat an n-gram of `size` words of a fact; PAD elsewhere.
+def _repeated_words(text: Tensor, words: Tensor, size: int, repeatable: Tensor) -> Tensor:
+    """(n, K, windows) ids of the next words that would repeat an n-gram of `size` words; PAD for other windows.
 
     N-grams of earlier facts (`text`) with a word of `repeatable` (n, ids) are allowed, since facts may share values.
     """

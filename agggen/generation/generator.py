@@ -88,7 +88,7 @@ class Generator:
         Args:
             records: their references are ignored.
             plans: the plan that each text must follow; None: plans are searched.
-            complete: whether the model adds predicates that a given plan omits; otherwise an omission is an error.
+            complete: whether the model adds the predicates that a given plan omits; otherwise, omissions are errors.
             config: overrides the generator's settings.
 
         Raises:
@@ -131,10 +131,10 @@ class Generator:
         requests = [item for item in items if isinstance(item, Request)]
         for batch in batches_of(requests):
             self._write_batch(batch)
-        remaining = [request for request in requests if request.needs_constraints]
-        for request in remaining:
+        insufficient = [request for request in requests if request.needs_constraints]
+        for request in insufficient:
             request.restart()
-        for batch in batches_of(remaining):
+        for batch in batches_of(insufficient):
             self._write_batch(batch)
         return [item.best()[: item.count] if isinstance(item, Request) else [item] for item in items]
 
@@ -144,22 +144,30 @@ class Generator:
         """The request for a record, or its text if all its predicates are unknown."""
         strict = config.verify == "strict"
         ids = self.encoder.predicate_ids(record)
-        indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id or not strict)
-        if not indices:
+        known_indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id or not strict)
+        if not known_indices:
             plan = candidates.plans[0]
-            segments = [segment for group in plan.states for segment in self._sentences(record, group)]
+            segments = [segment for group in plan.states for segment in self._fallback_segments(record, group)]
             return self._generation(record, plan, candidates.search, 0.0, 0.0, segments)
-        known = Record(record.id, tuple(record.triples[index] for index in indices))
-        source, extras = self.encoder.source(known)
+        known_record = Record(record.id, tuple(record.triples[index] for index in known_indices))
+        source, extras = self.encoder.source(known_record)
         constraints = None
         if strict:
             sentence_ends = frozenset[int]()
             if candidates.search == "given":
-                sentence_ends = facts_before_sentences(candidates.plans[0].states, indices)
-            constraints = RecordConstraints(self.restricted, known, extras, sentence_ends)
-        best_first = sorted(candidates.plans, key=lambda plan: -plan.score)
+                sentence_ends = facts_before_sentences(candidates.plans[0].states, known_indices)
+            constraints = RecordConstraints(self.restricted, known_record, extras, sentence_ends)
         return Request(
-            record, known, indices, source, extras, constraints, best_first, candidates.search, config, count
+            record,
+            known_record,
+            known_indices,
+            source,
+            extras,
+            constraints,
+            plans=sorted(candidates.plans, key=lambda plan: -plan.score),
+            search=candidates.search,
+            config=config,
+            count=count,
         )
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
@@ -188,23 +196,23 @@ class Generator:
             assert constraints is not None
             return constraints(prefix)
 
-        requiring_passes = {i for i, item in enumerate(batch) if item.first_hypothesis and item.needs_constraints}
+        must_pass_records = {i for i, item in enumerate(batch) if item.first_hypothesis and item.needs_constraints}
 
         def must_pass(prefix: PlanPrefix) -> Constraint | None:
-            return constrain(prefix) if prefix.record in requiring_passes else None
+            return constrain(prefix) if prefix.record in must_pass_records else None
 
         with torch.no_grad():
             memory = self.model.encode(collate([request.source for request in batch]).to(self.device))
         constraints = (constrain, None) if batch[0].constrained else (None, must_pass)
         search = BeamSearch(self.model, memory, config.beam, self._repeatable_words(batch), *constraints)
         max_facts = max(config.rows // config.beam.beam, 1)
-        searches = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
-        for task, hypotheses in search.write(searches, max_facts, required_score):
+        search_tasks = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
+        for task, hypotheses in search.write(search_tasks, max_facts, required_score):
             i, plan = tasks[task]
             batch[i].first_hypothesis = batch[i].first_hypothesis or hypotheses[0]
-            self._add(batch[i], plan, hypotheses)
+            self._add_texts(batch[i], plan, hypotheses)
 
-    def _add(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> None:
+    def _add_texts(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> None:
         """Adds the texts of `plan` that reach the required score, with their joint scores (paper, equation 9)."""
         for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
             if hypothesis.score < request.required_score(plan):
@@ -221,26 +229,26 @@ class Generator:
         generated = iter(zip(groups, hypothesis.facts, strict=True))
         segments: list[_Segment] = []
         for group in plan.states:
-            known_indices = tuple(i for i in group if i in request.indices)
+            known_indices = tuple(i for i in group if i in request.known_indices)
             if known_indices:
                 known_group, fact_words = next(generated)
                 constraints = request.constraints
-                fallback_used = constraints is not None and constraints.ends_with_fallback(known_group, fact_words)
+                is_fallback = constraints is not None and constraints.ends_with_fallback(known_group, fact_words)
                 tokens = self.encoder.vocabulary.decode(fact_words, request.extras, record)
-                if fallback_used and segments and tokens[0] == _FULL_STOP:
+                if is_fallback and segments and tokens[0] == _FULL_STOP:
                     previous = segments[-1][1]
                     drop_unfinished(previous)
                     previous.append(tokens.pop(0))
-                segments.append((known_indices, tokens, fallback_used))
-            segments += self._sentences(record, [i for i in group if i not in known_indices])
+                segments.append((known_indices, tokens, is_fallback))
+            segments += self._fallback_segments(record, [i for i in group if i not in known_indices])
         score = hypothesis.score + request.config.plan_weight * plan.score
         return self._generation(record, plan, request.search, hypothesis.log_probability, score, segments)
 
-    def _sentences(self, record: Record, group: Sequence[int]) -> list[_Segment]:
+    def _fallback_segments(self, record: Record, group: Sequence[int]) -> list[_Segment]:
         """One segment for each of the `fallback_sentences` of triples with unknown predicates."""
         return [
-            (tuple(group[number] for number in numbers), [token.text for token in tokenise(text, normalise=True)], True)
-            for numbers, text in fallback_sentences(self.checker, [record.triples[index] for index in group])
+            (tuple(group[i] for i in positions), [token.text for token in tokenise(text, normalise=True)], True)
+            for positions, text in fallback_sentences(self.checker, [record.triples[index] for index in group])
         ]
 
     def _generation(
@@ -260,10 +268,10 @@ class Generator:
             for (token, fallback), span in zip(tokens, spans, strict=True)
             if not (fallback or self.encoder.vocabulary.can_generate(token)) and span[0] < span[1]
         ]
-        facts, count, start = [], 0, 0
+        facts, n_tokens, start = [], 0, 0
         for number, (group, segment, fallback) in enumerate(segments):
-            count += len(segment)
-            end = spans[count][0] if number + 1 < len(segments) and count < len(spans) else len(text)
+            n_tokens += len(segment)
+            end = spans[n_tokens][0] if number + 1 < len(segments) and n_tokens < len(spans) else len(text)
             checks = dict(zip(sorted(group), self.checker.values(record, text[start:end], group), strict=True))
             missing = tuple(record.predicates[i] for i in group if not checks[i].whole)
             facts.append(WrittenFact(start, end, tuple(record.predicates[i] for i in group), missing, fallback))
@@ -304,8 +312,8 @@ class Generator:
             return False
         example = self.encoder.example(record, [text.text[fact.start : fact.end] for fact in text.facts])
         groups = resolve_plan(record, text.plan)
-        unknown_word = any(self.encoder.vocabulary.UNK in fact for fact in example.facts)
-        if unknown_word or len(example.facts) != len(groups):
+        has_unknown_word = any(self.encoder.vocabulary.UNK in fact for fact in example.facts)
+        if has_unknown_word or len(example.facts) != len(groups):
             return False
         return RecordConstraints(self.restricted, record, self.encoder.source(record)[1]).accept(groups, example.facts)
 
@@ -315,7 +323,7 @@ class Generator:
     def align(
         self, records: Sequence[Record], facts: Sequence[Sequence[str]], batch_size: int = 16
     ) -> list[AlignedText]:
-        """Viterbi alignment: the most likely group of each fact (paper, section 5.3), over all groups.
+        """Viterbi alignment: the most likely group of each fact (paper, section 5.3).
 
         A fact in which no word begins has the empty group.
 
@@ -329,19 +337,19 @@ class Generator:
             check_size(record)
         texts = list(zip(records, facts, strict=True))
         aligned: list[AlignedText] = []
-        for begin in range(0, len(texts), batch_size):
-            chunk = texts[begin : begin + batch_size]
-            examples = [self.encoder.example(record, text_facts) for record, text_facts in chunk]
+        for start in range(0, len(texts), batch_size):
+            batch_texts = texts[start : start + batch_size]
+            examples = [self.encoder.example(record, text_facts) for record, text_facts in batch_texts]
             batch = collate(examples).to(self.device)
             potentials, lattice = self.model.potentials(batch)
-            _, best = viterbi(potentials, lattice)
+            _, best_states = viterbi(potentials, lattice)
             marginals = posterior(potentials, lattice)
             likelihood = log_likelihood(potentials, lattice)
-            for row, (record, text_facts) in enumerate(chunk):
+            for row, (record, text_facts) in enumerate(batch_texts):
                 groups: list[tuple[str, ...]] = [()] * len(text_facts)
                 posteriors = [1.0] * len(text_facts)
                 for t, fact in enumerate(examples[row].kept):
-                    state = int(best[row, t])
+                    state = int(best_states[row, t])
                     groups[fact] = tuple(record.predicates[i] for i in lattice.states[state])
                     posteriors[fact] = float(marginals[row, t, state])
                 log_p = float(likelihood[row])

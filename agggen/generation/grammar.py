@@ -1,4 +1,4 @@
-"""Rules of English grammar for generated facts; not part of the strict check, since human texts break them."""
+"""Rules of English grammar for generated facts; they are not part of the strict check, since human texts break them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DAY = r"\d{1,2}(?:st|nd|rd|th)?(?!\d)"
 _BROKEN = re.compile(
     "|".join(
         (
-            # words that cannot precede a comma, or end a sentence
+            # words that cannot precede a comma or end a sentence
             rf"\b{_ARTICLE}\s*[,;.!?)](?!\w)",
             rf"\b{_PREPOSITION}\s*,",
             rf"\b(?:and|or|which|where|whose|who|than|its|their|with|as|of|{_AUXILIARY})\s*[.!?](?:\s|$)",
@@ -56,8 +56,8 @@ _SENTENCE = re.compile(
     r"|(?:^|(?<=(?:[a-z]{4}|Name)[.!?] )|(?<=[\d.]\d[.!?] ))(?=[^\W_a-z]))"
     r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)\)?[.!?])(?:\s|$))"
 )
-"""A sentence (group 1) of a text whose names are replaced by "Name". Full stops of likely abbreviations do not end it,
-and only precede it if it begins with an article or a possessive."""
+"""A sentence (group 1) of a text with "Name" in place of names. After a full stop that may belong to an abbreviation, a
+sentence only begins with an article or a possessive."""
 _VERBS = (
     "are|be|born|began|became|broadcast|built|came|can|chose|come|compete|could|deploy|did|eat|enjoy|find|"
     "fought|gave|go|govern|had|have|head|held|include|inhabit|left|led|lie|live|look|made|make|manage|may|"
@@ -74,7 +74,7 @@ _A_OR_AN = re.compile(r"\b(an?|An)\s+([A-Za-z][a-z]+)")
 _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORECASE)
 """The beginnings of words with an initial vowel letter but an initial consonant sound."""
 _MUTE_H = re.compile(r"hour|hono|hones|heir|herb|hist|hotel", re.IGNORECASE)
-"""The beginnings of words before which both "a" and "an" are in use."""
+"""The beginnings of words that follow either "a" or "an"."""
 _OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
 """A capitalised word that begins a sentence, unless it begins a name."""
 _NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\d)[.!?]$")
@@ -140,14 +140,15 @@ _UNGRAMMATICAL = re.compile(
 """Ungrammatical coordinations and relative clauses."""
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
 """The possible beginning of a subordinate clause."""
-_JOINS = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
-"""The end of a text that another finite verb may follow."""
+_CONNECTIVE_LAST = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
+"""The end of a clause after which another finite verb may follow."""
 
 
 class Grammar:
-    """Checks the grammar of facts with these triples.
+    """Checks the grammar of the facts of a record.
 
     Args:
+        triples: those of the record.
         lexicon: of the training texts; if these are not English, only rules for names, brackets and quotes apply.
         full_stops: whether the training texts have full stops; without them, clauses may have any number of verbs.
     """
@@ -157,7 +158,7 @@ class Grammar:
         self._names = re.compile(
             "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True))
         )
-        self._with_the = [name for name in names if lexicon.articles.get(name, 0.0) >= _MIN_ARTICLE_SHARE]
+        self._names_with_article = [name for name in names if lexicon.articles.get(name, 0.0) >= _MIN_ARTICLE_SHARE]
         self._full_stops = full_stops
         self._english = lexicon.lower >= _ENGLISH
         self._odd_quotes = any((triple.subject + triple.object).count('"') % 2 for triple in triples)  # 6' 2"
@@ -168,13 +169,17 @@ class Grammar:
             text.count("(") != text.count(")")
             or "()" in text
             or (text.count('"') % 2 and not self._odd_quotes)
-            or _lacks_article(text, self._with_the)
+            or _lacks_article(text, self._names_with_article)
             or (self._english and self._is_broken(text))
         )
 
     def completes_sentences(self, before: str, fact: str) -> bool:
-        """Whether each clause that ends in the fact has at most one verb, and each sentence that ends in it has a main
-        verb and matches neither `_UNGRAMMATICAL` nor `_SPLICE`.
+        """Whether all clauses and sentences that end in the fact are complete and correct.
+
+        A clause has at most one verb; a sentence has a main verb and matches neither `_UNGRAMMATICAL` nor `_SPLICE`.
+
+        Args:
+            before: the text before the fact.
         """
         if not self._english:
             return True
@@ -195,7 +200,7 @@ class Grammar:
             self._english
             and _FINITE.match(self._mask_names(fact.lstrip(" ,")))
             and _FINITE.search(_SUBORDINATE.split(sentence)[0])
-            and not _JOINS.search(sentence)
+            and not _CONNECTIVE_LAST.search(sentence)
         )
 
     def _mask_names(self, text: str) -> str:
@@ -215,17 +220,18 @@ class Grammar:
             if border in ".!?":
                 has_main_verb = subordinate = False
             subordinate = subordinate or (border.isalpha() and border not in _COORDINATING)
-            may_resume = subordinate and not has_main_verb  # the main clause: "The town that has a tower is Ulm."
-            verbs = len(_CLAUSE_VERB.findall(text, start, end))
-            if verbs > 1 + may_resume and end > len(before) and not _STRANDED.search(text[start:end]):
+            main_clause_may_continue = subordinate and not has_main_verb  # "The town that has a tower is Ulm."
+            n_verbs = len(_CLAUSE_VERB.findall(text, start, end))
+            is_new = end > len(before)
+            if is_new and n_verbs > 1 + main_clause_may_continue and not _STRANDED.search(text[start:end]):
                 return True
-            has_main_verb = has_main_verb or verbs > subordinate
+            has_main_verb = has_main_verb or n_verbs > subordinate
         return False
 
     def _is_broken(self, text: str) -> bool:
-        joined_names = self._names.sub(
-            lambda name: name[0].replace(" ", "_"), text
-        )  # hides the "a" of "Camino a Oaxaca"
+        """Whether an article does not fit the next word, or `_BROKEN` or `_CUT_OFF` matches."""
+        # hides the "a" in names such as "Camino a Oaxaca"
+        joined_names = self._names.sub(lambda name: name[0].replace(" ", "_"), text)
         wrong_articles = (_wrong_article(article, word) for article, word in _A_OR_AN.findall(joined_names))
         broken = _CUT_OFF.search(text) or _BROKEN.search(self._mask_names(text))
         return any(wrong_articles) or broken is not None

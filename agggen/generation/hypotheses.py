@@ -79,22 +79,26 @@ class History:
     """The decoder's key-value caches for n texts with K hypotheses each."""
 
     caches: list[Cache]  # per layer; a row contains the positions of all K hypotheses of a text
-    seen: Tensor  # (n, K, Q) True where a hypothesis attends to the position
+    attended: Tensor  # (n, K, Q) True for the positions to which a hypothesis attends
 
     @staticmethod
-    def gathered(parts: Sequence[tuple[History, Tensor]], spare: int = 0) -> History:
-        """Concatenates `parts` (history, row indices) without unused positions; allocates `spare` new positions."""
-        seen, slots = [], []
+    def gathered(parts: Sequence[tuple[History, Tensor]], spare: int) -> History:
+        """Concatenates rows of histories without unused positions, with memory for `spare` new positions.
+
+        Args:
+            parts: (history, indices of its rows).
+        """
+        attended, slots = [], []
         for history, index in parts:
-            part_seen = history.seen[index]
-            used = part_seen.any(1)  # False: the position belongs only to pruned hypotheses
+            part_attended = history.attended[index]
+            used = part_attended.any(1)  # False: the position belongs only to pruned hypotheses
             positions = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).amax())]
-            seen.append(part_seen.gather(2, positions[:, None].expand(-1, part_seen.shape[1], -1)))
+            attended.append(part_attended.gather(2, positions[:, None].expand(-1, part_attended.shape[1], -1)))
             slots.append(positions)
         layers = zip(*(history.caches for history, _ in parts), strict=True)
         indices = [index for _, index in parts]
         caches = [Cache.gather(list(zip(layer, indices, slots, strict=True)), spare) for layer in layers]
-        return History(caches, torch.cat(padded(seen)))
+        return History(caches, torch.cat(padded(attended)))
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class Texts:
         order = scores.argsort(descending=True, stable=True).tolist()
         log_p, text = self.log_p[row].tolist(), self.text[row].tolist()
         valid = [beam for beam in order if log_p[beam] > IMPOSSIBLE / 2] or order[:1]
-        return [Hypothesis(_split(text[beam]), log_p[beam], float(scores[beam])) for beam in valid]
+        return [Hypothesis(_split_facts(text[beam]), log_p[beam], float(scores[beam])) for beam in valid]
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,10 @@ class DecodedPrefix:
         """Copies the prefixes into one batch, with memory for `spare` new positions."""
         texts, histories = [], []
         for _, same_texts in groupby(prefixes, key=lambda prefix: id(prefix.texts)):
-            first, *further = same_texts
-            index = torch.tensor([first.row, *(prefix.row for prefix in further)], device=first.texts.text.device)
-            texts.append(first.texts.rows(index))
-            histories.append((first.history, index))
+            group = list(same_texts)
+            index = torch.tensor([prefix.row for prefix in group], device=group[0].texts.text.device)
+            texts.append(group[0].texts.rows(index))
+            histories.append((group[0].history, index))
         text = torch.cat(padded([rows.text for rows in texts], before=True))
         return Texts(torch.cat([rows.log_p for rows in texts]), text, 0), History.gathered(histories, spare)
 
@@ -181,7 +185,8 @@ class Beams:
     def joined(batches: Sequence[Beams]) -> Beams:
         """Concatenates the plans of several batches."""
         words = torch.cat(padded([batch.words for batch in batches], before=True))
-        return Beams(torch.cat([b.log_p for b in batches]), words, torch.cat([b.parent for b in batches]))
+        log_p, parent = torch.cat([batch.log_p for batch in batches]), torch.cat([batch.parent for batch in batches])
+        return Beams(log_p, words, parent)
 
 
 @dataclass
@@ -217,7 +222,7 @@ class FinishedFacts:
 
 @dataclass
 class ActiveFacts:
-    """The n facts that are being decoded, with K active and K finished hypotheses each."""
+    """The n facts that are being decoded, each with K active and K finished hypotheses."""
 
     prefixes: list[PlanPrefix]  # the prefixes that end with these facts
     memory: Memory  # the encoded record of each fact; without `cross`
@@ -242,13 +247,12 @@ class ActiveFacts:
 
     def remove(self, removed: Tensor) -> FinishedFacts:
         """Removes and returns the facts where `removed` (n,) is True; the last remaining facts fill the freed rows."""
-        remaining, leaving = (~removed).nonzero().flatten(), removed.nonzero().flatten()
-        rows = leaving.tolist()
-        prefixes = [self.prefixes[row] for row in rows]
-        finished = FinishedFacts(prefixes, self.finished.select_plans(leaving), self.text[leaving])
-        n = len(remaining)
+        remaining_rows, removed_rows = (~removed).nonzero().flatten(), removed.nonzero().flatten()
+        prefixes = [self.prefixes[row] for row in removed_rows.tolist()]
+        finished = FinishedFacts(prefixes, self.finished.select_plans(removed_rows), self.text[removed_rows])
+        n = len(remaining_rows)
         order = torch.arange(n, device=removed.device)
-        freed, moved = leaving[leaving < n], remaining[remaining >= n]
+        freed, moved = removed_rows[removed_rows < n], remaining_rows[remaining_rows >= n]
         order[freed] = moved
         for cache in (*self.cross, *self.history.caches):
             cache.compact(freed, moved, n)
@@ -258,22 +262,22 @@ class ActiveFacts:
         self.prefixes = [self.prefixes[row] for row in order.tolist()]
         for prefix in prefixes:
             self.automaton_states.pop(prefix, None)
-        self.history.seen = self.history.seen[order]
+        self.history.attended = self.history.attended[order]
         self.active, self.finished = self.active.select_plans(order), self.finished.select_plans(order)
         for name in _BY_ROW:
             setattr(self, name, getattr(self, name)[order])
         return finished
 
     def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], spare: int) -> ActiveFacts:
-        """Concatenates two batches; `memory` and `cross` belong to both, `spare` is as in `Cache.gathered`."""
-        both = self, other
-        active = Beams.joined([facts.active.with_last_words(int(facts.step.max())) for facts in both])
-        finished = Beams.joined([facts.finished.with_last_words(int(facts.step.max())) for facts in both])
+        """Concatenates two batches; `memory` and `cross` belong to the result, `spare` is as in `History.gathered`."""
+        batches = self, other
+        active = Beams.joined([facts.active.with_last_words(int(facts.step.max())) for facts in batches])
+        finished = Beams.joined([facts.finished.with_last_words(int(facts.step.max())) for facts in batches])
         history = History.gathered(
-            [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in both], spare
+            [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in batches], spare
         )
-        text = padded([facts.text for facts in both], before=True)
-        tensors = {name: torch.cat([getattr(facts, name) for facts in both]) for name in _BY_ROW if name != "text"}
+        text = padded([facts.text for facts in batches], before=True)
+        tensors = {name: torch.cat([getattr(facts, name) for facts in batches]) for name in _BY_ROW if name != "text"}
         return ActiveFacts(
             self.prefixes + other.prefixes,
             memory,
@@ -306,7 +310,7 @@ def padded(batches: Sequence[Tensor], before: bool = False) -> list[Tensor]:
     return [F.pad(batch, (n, 0) if before else (0, n)) for batch, n in zip(batches, missing, strict=True)]
 
 
-def _split(text: list[int]) -> tuple[tuple[int, ...], ...]:
+def _split_facts(text: list[int]) -> tuple[tuple[int, ...], ...]:
     """The word ids of each fact in a text of marks, words and PAD."""
     facts: list[list[int]] = []
     for token in text:

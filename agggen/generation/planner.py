@@ -1,4 +1,4 @@
-"""Planning of records (paper, section 3.4), with only the model's transitions and the encoder."""
+"""Planning of records (paper, section 3.4), which needs only the model's transitions and the encoder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ single predicates, and groups of three .3 over pairs (`tests/benchmarks/phrases.
 
 
 class Planner:
-    """Plans records with one model's transitions. Not thread-safe."""
+    """Plans records with the transitions of one model. Not thread-safe."""
 
     def __init__(self, transitions: Transitions, encoder: Encoder, config: InferenceConfig | None = None) -> None:
         self.transitions = transitions
@@ -75,11 +75,11 @@ class Planner:
         for record, settings in zip(records, configs, strict=True):
             check_size(record)
             self.check_level(settings.level)
-            row_ids = self.encoder.predicate_ids(record)
-            known = [i for i, predicate_id in enumerate(row_ids) if predicate_id or settings.verify == "off"]
-            ids.append(tuple(row_ids[i] for i in known))
+            record_ids = self.encoder.predicate_ids(record)
+            known_indices = [i for i, predicate_id in enumerate(record_ids) if predicate_id or settings.verify == "off"]
+            ids.append(tuple(record_ids[i] for i in known_indices))
             size = 1 if settings.ablation == "no-aggregation" else settings.level or self.transitions.max_group_size
-            unknown.append(unknown_groups(record, known, min(size, _MAX_UNKNOWN_PER_SENTENCE)))
+            unknown.append(unknown_groups(record, known_indices, min(size, _MAX_UNKNOWN_PER_SENTENCE)))
         return [
             PlanDistribution(len(record.triples), scores, groups, settings.level or None, settings.group_reward)
             for record, scores, groups, settings in zip(records, self._scores(ids), unknown, configs, strict=True)
@@ -90,8 +90,8 @@ class Planner:
         """The transition scores of each record by its predicate ids; None for a record without ids."""
         scores: list[PlanScores | None] = [None] * len(ids)
         by_size: dict[int, list[int]] = {}
-        for index, numbers in enumerate(ids):
-            by_size.setdefault(len(numbers), []).append(index)
+        for index, record_ids in enumerate(ids):
+            by_size.setdefault(len(record_ids), []).append(index)
         by_size.pop(0, None)
         largest, device = self.transitions.max_group_size, self.transitions.a_in.device
         for n, indices in by_size.items():
@@ -173,21 +173,21 @@ class Planner:
         elif search == "sample":
             plans = distribution.search(lambda scores: sample(scores, k, rng, config.top_p))
         else:
-            plans, proven = distribution.k_best(k)
-            search = "exact" if proven else "beam"
+            plans, is_exact = distribution.k_best(k)
+            search = "exact" if is_exact else "beam"
         return tuple({plan.states: plan for plan in plans}.values())[:k], search
 
 
-def unknown_groups(record: Record, known: Collection[int], size: int) -> IndexPlan:
-    """The triple indices that are not `known`, in groups of at most `size` triples with the same subject.
+def unknown_groups(record: Record, known_indices: Collection[int], size: int) -> IndexPlan:
+    """The other triple indices than `known_indices`, in groups of at most `size` triples with the same subject.
 
-    Groups are in record order, but triples with the same predicate are adjacent, and subjects that are objects of other
-    triples come last.
+    Groups are in record order, but triples with the same predicate are adjacent, and subjects that are objects of
+    unknown triples come last.
     """
     by_subject: dict[str, dict[str, list[int]]] = {}
     objects = set()
     for index, triple in enumerate(record.triples):
-        if index not in known:
+        if index not in known_indices:
             by_subject.setdefault(triple.subject, {}).setdefault(triple.predicate, []).append(index)
             objects.add(triple.object)
     ordered = (list(chain(*by_subject[name].values())) for name in sorted(by_subject, key=objects.__contains__))

@@ -69,7 +69,7 @@ class RestrictedWords:
         self.full_stop = self.ids.get(f"{JOINER}.")
 
     def forbidden_ids(self, allowed: Iterable[str]) -> set[int]:
-        """Ids of the restricted words with a form that is neither in `allowed` nor derived from one of these."""
+        """Ids of the restricted words with a form that is neither in `allowed` nor derived from a form in `allowed`."""
         forms = {
             form for base in allowed for form in self._by_start[base[:4]] if form == base or is_derived(form, base)
         }
@@ -89,7 +89,7 @@ class RestrictedWords:
 
 
 class RecordConstraints:
-    """Returns the constraint of a record's fact when called with the plan prefix that ends with the fact.
+    """The constraints of a record's facts; called with a plan prefix, returns the constraint of its last fact.
 
     Args:
         restricted: the restricted words of the model's vocabulary.
@@ -108,7 +108,7 @@ class RecordConstraints:
         self._ids = {word: len(restricted.vocabulary) + number for number, word in enumerate(extras)}
         fallbacks = chain.from_iterable(candidate_sentences(restricted.checker, triple) for triple in record.triples)
         for text in ("The, the and", *fallbacks):
-            self._encode(text, new=True)
+            self._encode(text, extend=True)
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._references = References(record)
@@ -124,7 +124,7 @@ class RecordConstraints:
         return self._constraint(prefix.groups[-1], previous_subjects, prefix.is_complete, ends_sentence)
 
     def accept(self, groups: IndexPlan, facts: Sequence[Sequence[int]]) -> bool:
-        """Whether every fact of a text with these groups and word ids passes its constraint."""
+        """Whether every fact of a text passes its constraint; `facts` are the word ids of the `groups`."""
         prefix, before = PlanPrefix.of(0, groups), list[int]()
         for number, fact in enumerate(facts, start=1):
             fact_prefix = prefix.first(number)
@@ -135,7 +135,7 @@ class RecordConstraints:
         return True
 
     def ends_with_fallback(self, group: Iterable[int], words: Spelling) -> bool:
-        """Whether a fact's word ids end with the fallback of its group, if the search used one."""
+        """Whether the word ids of a fact end with the fallback of its group; False if the search used none."""
         fallback = self._fallbacks.get(frozenset(group))
         return fallback is not None and words[-len(fallback) :] == fallback
 
@@ -150,13 +150,13 @@ class RecordConstraints:
         return self._fallbacks[group]
 
     def _constraint_of(
-        self, group: frozenset[int], previous_subjects: frozenset[str], last: bool, ends_sentence: bool
+        self, group: frozenset[int], previous_subjects: frozenset[str], is_last: bool, ends_sentence: bool
     ) -> Constraint:
-        """The constraint on a fact that expresses `group`.
+        """The constraint of a fact that expresses `group`.
 
         Args:
             previous_subjects: the subjects of the preceding fact; empty if the record has only one subject.
-            last: whether the fact is the last of its plan.
+            is_last: whether the fact is the last of its plan.
             ends_sentence: whether the fact must end a sentence.
         """
         restricted, checker = self.restricted, self.restricted.checker
@@ -166,21 +166,21 @@ class RecordConstraints:
         forbidden = restricted.forbidden_ids(allowed) | {
             number
             for number, word in enumerate(self.extras, start=len(restricted.vocabulary))
-            if any(
-                form not in allowed and not any(is_derived(form, b) for b in allowed) for form in restricted.forms(word)
+            if not all(
+                form in allowed or any(is_derived(form, base) for base in allowed) for form in restricted.forms(word)
             )
         }
         value_spellings = [self._spellings(self.record.triples[index]) for index in indices]
-        subjects = {word for triple in triples for word in self._encode(entity_words(triple.subject)) or ()}
+        subject_words = {word for triple in triples for word in self._encode(entity_words(triple.subject)) or ()}
         value_words = {word for value in value_spellings for spelling in value for word in spelling}
-        forbidden -= subjects | value_words
+        forbidden -= subject_words | value_words
         entities = names(self.record)
         paraphrasable = {
             number
             for number, triple in enumerate(triples)
             if not value_spellings[number] or value_parts(triple.object, entities)
         }
-        value_only = {word for word in value_words - subjects if self._only_in_values(word)}
+        value_only = {word for word in value_words - subject_words if self._only_in_values(word)}
         fact_subjects = frozenset(triple.subject for triple in triples)
 
         @cache
@@ -193,12 +193,14 @@ class RecordConstraints:
         def judge(fact: Spelling, before: Spelling) -> bool:
             if ends_sentence and (not fact or fact[-1] not in restricted.sentence_ends):
                 return False
-            earlier = [word for word in before if word not in (FACT, LAST)]
-            begins_sentence = not earlier or earlier[-1] in restricted.sentence_ends
-            text_before, text, references = self._text(earlier), self._text(fact), self._references
+            words_before = [word for word in before if word not in (FACT, LAST)]
+            begins_sentence = not words_before or words_before[-1] in restricted.sentence_ends
+            text_before, text, references = self._text(words_before), self._text(fact), self._references
             if len(self._subjects) > 1:
-                unnamed = fact_subjects - references.named(text)
-                if unnamed and not unnamed <= references.implied(text_before, text, begins_sentence, previous_subjects):
+                unnamed = fact_subjects - references.named_subjects(text)
+                if unnamed and not unnamed <= references.implied_subjects(
+                    text_before, text, begins_sentence, previous_subjects
+                ):
                     return False
                 if references.has_wrong_antecedent(text, triples):
                     return False
@@ -209,8 +211,8 @@ class RecordConstraints:
                 and starts_correctly(text_before, text, begins_sentence, entities)
                 and self._grammar.completes_sentences(text_before, text)
                 and (begins_sentence or not self._grammar.runs_on(text_before, text))
-                and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
-                and self._expresses_predicates(group, self._open_sentence(earlier), fact)
+                and not (is_last and checker.unnamed(self.record, self._text([*words_before, *fact])))
+                and self._expresses_predicates(group, self._open_sentence(words_before), fact)
             )
 
         return Constraint(
@@ -258,7 +260,7 @@ class RecordConstraints:
         return self._grammar.completes_sentences("", f"{detokenise(tokens)}.")
 
     def _only_in_values(self, word: int) -> bool:
-        """Whether a word is out of vocabulary, restricted, or neither a function word nor an ordinary word."""
+        """Whether a word is out of vocabulary, or restricted, or neither a function word nor an ordinary word."""
         if word >= len(self.restricted.vocabulary) or word in self.restricted.normal_forms:
             return True
         tokens = words(self.restricted.vocabulary.words[word].strip(JOINER))
@@ -267,7 +269,8 @@ class RecordConstraints:
 
     def _spellings_of(self, triple: Triple) -> tuple[Spelling, ...]:
         """The spellings of the object as word ids; none for truth values, which are expressed by phrases."""
-        literal = next((item for item in self.restricted.checker.wordings(triple) if item.kind == "literal"), None)
+        wordings = self.restricted.checker.wordings(triple)
+        literal = next((wording for wording in wordings if wording.kind == "literal"), None)
         if literal is None:
             return ()
         texts = [*spellings(triple.object), *self.restricted.checker.lexicon.variants.get(triple.object, ())]
@@ -275,13 +278,13 @@ class RecordConstraints:
             texts += [variant for text in texts for variant in _spelling_variants(text)]
         return tuple(dict.fromkeys(ids for text in dict.fromkeys(texts) if (ids := self._encode(text))))
 
-    def _encode(self, text: str, new: bool = False) -> Spelling | None:
-        """The ids of a text's words; out-of-vocabulary words become extras if `new`, otherwise the result is None."""
+    def _encode(self, text: str, extend: bool = False) -> Spelling | None:
+        """The ids of a text's words. If a word has none, it becomes an extra (with `extend`), or the result is None."""
         vocabulary = self.restricted.vocabulary
         ids = []
         for token in tokenise(text, normalise=True):
             word = self.restricted.ids.get(token.text, self._ids.get(token.text))
-            if word is None and not new:
+            if word is None and not extend:
                 return None
             if word is None:
                 word = self._ids[token.text] = len(vocabulary) + len(self.extras)

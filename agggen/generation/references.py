@@ -26,7 +26,7 @@ _PRONOUN = re.compile(
 )
 """The beginning of a sentence that does not name its subject: "It was", "The book was"."""
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
-_ATTACHES = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
+_ATTACHMENT = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
 """The preceding fact's last character and the beginning of a relative clause or an apposition (", a member of")."""
 _RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
 """The beginning of a relative clause inside a fact."""
@@ -38,7 +38,7 @@ _SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*\s+")
 
 
 class References:
-    """Resolves references to names in the texts of one record."""
+    """Resolves references to the names of one record in its texts."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -51,24 +51,27 @@ class References:
         objects = [triple.object for triple in self._record.triples if entity_words(triple.object)[:1].isupper()]
         return {name: value_wordings(name) for name in (*self._subjects, *objects)}
 
-    def named(self, fact: str) -> frozenset[str]:
+    def named_subjects(self, fact: str) -> frozenset[str]:
         """The subjects that a fact names (see `_names_of`); "Felipe VI of Spain" does not name Spain."""
         return self._subjects & self._names(fact).keys()
 
     def has_wrong_antecedent(self, fact: str, triples: Collection[Triple]) -> bool:
-        """Whether a relative clause directly after a name has a value in `triples` of another subject that it does not
-        name: "the owner of Ulm, whose mayor is Ann" for Ann as the owner's mayor.
+        """Whether a relative clause directly after a name has the value of a triple of another subject, which the
+        clause does not name: "the owner of Ulm, whose mayor is Ann" if Ann is the mayor of the owner.
         """
         names = self._names(fact)
-        spans = [span for hits in names.values() for span in hits]
+        spans = [span for mentions in names.values() for span in mentions]
         indexed = TextIndex(fact)
         for pronoun in _RELATIVE_CLAUSE.finditer(fact):
-            antecedents = {name for name, hits in names.items() if pronoun.start() in (end for _, end in hits)}
+            antecedents = {name for name, mentions in names.items() if pronoun.start() in (end for _, end in mentions)}
             if not antecedents:
                 continue
-            start, ends = pronoun.end(), (match.start() for match in _CLAUSE_END.finditer(fact, pronoun.end()))
-            end = next(end for end in ends if not any(left < end < right for left, right in spans))
-            clause_names = {name for name, hits in names.items() if any(_within(span, start, end) for span in hits)}
+            start = pronoun.end()
+            ends = (match.start() for match in _CLAUSE_END.finditer(fact, start))
+            end = next(end for end in ends if not any(first < end < last for first, last in spans))
+            clause_names = {
+                name for name, mentions in names.items() if any(_within(span, start, end) for span in mentions)
+            }
             for triple in triples:
                 values = indexed.find(*value_wordings(triple.object))
                 if any(_within(span, start, end) for span in values) and not (
@@ -82,16 +85,18 @@ class References:
         an area of 119" after "Ann leads Ulm"), or begins with "whose" after another name.
         """
         sentences = self._sentences(before)
-        if sentences and re.match(r"\W*whose\b", fact) and not self.named(fact):
+        if sentences and re.match(r"\W*whose\b", fact) and not self.named_subjects(fact):
             return not self._subjects.issuperset(self._last_names(sentences[-1])[:1])
-        continued = bool(sentences) and (sentences[-1].split()[-1] in ("and", "but") or _CONTINUES.match(fact))
-        if not continued or _HAS_SUBJECT.match(fact) or _RELATIVE.search(sentences[-1]) or self.named(fact):
+        continues = bool(sentences) and (sentences[-1].split()[-1] in ("and", "but") or _CONTINUES.match(fact))
+        if not continues or _HAS_SUBJECT.match(fact) or _RELATIVE.search(sentences[-1]) or self.named_subjects(fact):
             return False
-        first = min((hits[0] for hits in self._names(sentences[-1]).values()), default=(0, 0))
+        first = min((mentions[0] for mentions in self._names(sentences[-1]).values()), default=(0, 0))
         is_alias = sentences[-1][first[1] :].lstrip()[:1] in (",", "(")  # "Ann Lee, known as Ann, is"
-        return not (_SECOND_CLAUSE.search(sentences[-1]) or is_alias) and self._begins_with(sentences) == ()
+        return not (_SECOND_CLAUSE.search(sentences[-1]) or is_alias) and self._initial_subject(sentences) == ()
 
-    def implied(self, before: str, fact: str, begins_sentence: bool, previous: frozenset[str]) -> frozenset[str]:
+    def implied_subjects(
+        self, before: str, fact: str, begins_sentence: bool, previous_subjects: frozenset[str]
+    ) -> frozenset[str]:
         """The subjects that a fact need not name in full, by the reference with which it begins.
 
         - "It" at the beginning of a sentence: the first subject of the preceding sentence.
@@ -100,45 +105,49 @@ class References:
         - "and the capital is": the preceding fact's subject.
         - "which", or an apposition (", a member of"): the name directly before.
         - "where": the last subject in the list of names directly before: Ulm in "Ulm, Germany, where".
-        - "in", or "which" after other words than a name: any subject of the sentence.
-        - After a fact with several subjects: only the name with which the sentence begins.
+        - "in", or "which" that does not follow a name: any subject of the sentence.
+        - If the preceding fact has several subjects, only the name with which the sentence begins, if any.
         - "Adams County", after a sentence with the full name: "Adams County, Pennsylvania".
 
         Args:
-            begins_sentence: whether the fact begins a sentence, since the text `before` it ends with one.
-            previous: the subjects of the preceding fact's triples.
+            begins_sentence: whether the fact begins a sentence.
+            previous_subjects: the subjects of the preceding fact's triples.
         """
         sentences = self._sentences(before)
         shortened = frozenset(name for name in self._subjects if self._is_shortened(name, sentences, fact))
-        return shortened | self._referents(sentences, fact, begins_sentence, previous)
+        return shortened | self._referents(sentences, fact, begins_sentence, previous_subjects)
 
     def _referents(
-        self, sentences: Sequence[str], fact: str, begins_sentence: bool, previous: frozenset[str]
+        self, sentences: Sequence[str], fact: str, begins_sentence: bool, previous_subjects: frozenset[str]
     ) -> frozenset[str]:
+        """The subjects to which the beginning of a fact refers; see `implied_subjects`."""
         if not sentences:
             return frozenset()
-        last, has_several = sentences[-1], len(previous) > 1
-        attached, names = _ATTACHES.match(last.rstrip()[-1:] + fact), self._last_names(last)
-        if attached and names:
-            candidates = [name for name in names if name in self._subjects] if attached[1] == "where" else names
+        last, is_ambiguous = sentences[-1], len(previous_subjects) > 1
+        attachment, names = _ATTACHMENT.match(last.rstrip()[-1:] + fact), self._last_names(last)
+        if attachment and names:
+            candidates = [name for name in names if name in self._subjects] if attachment[1] == "where" else names
             return self._subjects.intersection(candidates[:1])
-        beginning = None if _SECOND_CLAUSE.search(last) else self._begins_with(sentences)
+        initial_subject = None if _SECOND_CLAUSE.search(last) else self._initial_subject(sentences)
         if begins_sentence:
-            return frozenset((beginning or ())[:1] if has_several else self._subjects_of(sentences)[:1])
+            return frozenset((initial_subject or ())[:1] if is_ambiguous else self._subjects_of(sentences)[:1])
         if last.split()[-1] in ("and", "but") or _CONTINUES.match(fact):
-            if beginning is not None and not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last)):
-                return frozenset(beginning)
-            return frozenset() if has_several else previous
-        return frozenset() if has_several else frozenset(self._subjects_of(sentences))
+            if initial_subject is not None and not (_HAS_SUBJECT.match(fact) or _RELATIVE.search(last)):
+                return frozenset(initial_subject)
+            return frozenset() if is_ambiguous else previous_subjects
+        return frozenset() if is_ambiguous else frozenset(self._subjects_of(sentences))
 
-    def _begins_with(self, sentences: Sequence[str]) -> tuple[str, ...] | None:
-        """The subject that begins the last sentence, as name or pronoun; () for another name, None for other words."""
+    def _initial_subject(self, sentences: Sequence[str]) -> tuple[str, ...] | None:
+        """The subject with which the last sentence begins, by its name or a pronoun: a tuple of one name.
+
+        The tuple is empty if the sentence begins with another name or an unresolved pronoun. None for other words.
+        """
         *earlier, last = sentences
         if _PRONOUN.match(last):
             return self._subjects_of(earlier)[:1]
         spans = self._names(last)
         article = len(last) - len(last.removeprefix("The "))
-        name = next((name for name, hits in spans.items() if hits[0][0] in (0, article)), None)
+        name = next((name for name, mentions in spans.items() if mentions[0][0] in (0, article)), None)
         if name is None:
             return None
         possessive = _POSSESSIVE.match(last, spans[name][0][1])  # "Ulm's mayor is Ann and is" does not refer to Ulm
@@ -147,8 +156,8 @@ class References:
         return (name,) if name in self._subjects else ()
 
     def _last_names(self, text: str) -> list[str]:
-        """The comma-separated names at the end of a text, from the last to the first."""
-        starts = {hits[-1][1]: (name, hits[-1][0]) for name, hits in self._names(text).items()}
+        """The names, separated by commas, at the end of a text; the last one first."""
+        starts = {mentions[-1][1]: (name, mentions[-1][0]) for name, mentions in self._names(text).items()}
         names: list[str] = []
         end = len(text.rstrip(" ,()\u2013"))
         while end in starts:
@@ -162,10 +171,10 @@ class References:
         if not sentences:
             return ()
         *earlier, last = sentences
-        named = tuple(name for name in self._names(last) if name in self._subjects)
+        subjects = tuple(name for name in self._names(last) if name in self._subjects)
         if _PRONOUN.match(last):
-            return tuple(dict.fromkeys((*self._subjects_of(earlier)[:1], *named)))
-        return named or self._subjects_of(earlier)
+            return tuple(dict.fromkeys((*self._subjects_of(earlier)[:1], *subjects)))
+        return subjects or self._subjects_of(earlier)
 
     def _names_of(self, text: str) -> dict[str, list[Span]]:
         """By name, in the order of first mention: its spans that are not inside a longer name.
@@ -175,14 +184,16 @@ class References:
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
         matches |= {name: find_name_parts(name, matches, indexed) for name in self._subjects if not matches[name]}
-        spans = {span for hits in matches.values() for span in hits}
-        outer = {name: sorted(span for span in hits if not containing(span, spans)) for name, hits in matches.items()}
-        named = [name for name, hits in outer.items() if hits]
-        return {name: outer[name] for name in sorted(named, key=lambda name: (outer[name][0], name))}
+        spans = {span for mentions in matches.values() for span in mentions}
+        outer = {
+            name: sorted(span for span in mentions if not containing(span, spans)) for name, mentions in matches.items()
+        }
+        mentioned = [name for name, mentions in outer.items() if mentions]
+        return {name: outer[name] for name in sorted(mentioned, key=lambda name: (outer[name][0], name))}
 
     def _sentences(self, text: str) -> tuple[str, ...]:
         """The sentences of a text; a full stop inside a name does not end a sentence."""
-        spans = [span for hits in self._names(text).values() for span in hits]
+        spans = [span for mentions in self._names(text).values() for span in mentions]
         ends = [
             match.end()
             for match in _SENTENCE_END.finditer(text)
@@ -195,12 +206,12 @@ class References:
     def _is_shortened(self, name: str, sentences: Sequence[str], fact: str) -> bool:
         """Whether the fact has the part of a name before its comma, and one of `sentences` the full name."""
         short, comma, _ = entity_words(name).partition(", ")
-        others = (entity_words(other).partition(", ")[0] for other in self._wordings if other != name)
-        if not comma or short in others:
+        other_parts = (entity_words(other).partition(", ")[0] for other in self._wordings if other != name)
+        if not comma or short in other_parts:
             return False
-        spans = {span for hits in self._names(fact).values() for span in hits}
-        mentioned = any(not containing(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
-        return mentioned and any(name in self._names(sentence) for sentence in sentences)
+        spans = {span for mentions in self._names(fact).values() for span in mentions}
+        is_mentioned = any(not containing(span, spans) for span in TextIndex(fact).find(*value_wordings(short)))
+        return is_mentioned and any(name in self._names(sentence) for sentence in sentences)
 
 
 def _within(span: Span, start: int, end: int) -> bool:

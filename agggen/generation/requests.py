@@ -1,4 +1,4 @@
-"""Requests to the generator: a record, its plans, and the texts found so far.
+"""Requests to the generator: a record, its plans, and its texts so far.
 
 With ``verify=strict``, the first search is unconstrained, since constraints lead the beam to less probable wordings. A
 text is accepted if all its facts pass their constraints. If too few texts of the first plan are accepted, the other
@@ -27,7 +27,7 @@ _MAX_LENGTH_RATIO = 1.25
 _LOG_P_RATIO = 0.5
 """Pruning assumes that the log-probability per triple of further texts is at most this multiple of the first text's."""
 _REJECTED_MARGIN = 1.0
-"""An accepted text is not useful if its score is more than this below the score of a rejected text."""
+"""An accepted text is not useful if its score is more than this below that of enough rejected texts."""
 
 
 @dataclass
@@ -35,10 +35,10 @@ class Request:
     """A record for which texts are generated, with its plans and its texts so far."""
 
     record: Record
-    known: Record  # only the triples whose predicates are known from training
-    indices: tuple[int, ...]  # indices in `record` of the triples of `known`
-    source: Example  # `known`, encoded
-    extras: list[str]  # out-of-vocabulary words of `known`
+    known_record: Record  # only the triples whose predicates are known from training
+    known_indices: tuple[int, ...]  # indices in `record` of the triples of `known_record`
+    source: Example  # `known_record`, encoded
+    extras: list[str]  # out-of-vocabulary words of `known_record`
     constraints: RecordConstraints | None  # None: all texts are accepted
     plans: list[ScoredPlan]  # by descending score
     search: PlanSearch
@@ -48,7 +48,7 @@ class Request:
     accepted: list[Generation] = field(default_factory=list)  # by the current search, best first
     rejected: list[Generation] = field(default_factory=list)  # by the unconstrained search, best first
     unconstrained_texts: list[Generation] = field(default_factory=list)  # result of the finished unconstrained search
-    consensus_samples: list[Generation] = field(default_factory=list)  # its useful texts, accepted or not
+    consensus_samples: list[Generation] = field(default_factory=list)  # useful texts of that search, accepted or not
     best_plan: ScoredPlan | None = None  # the plan of the text with the highest score
     threshold: float = -math.inf  # the minimum score of a useful text; rises with each added text
     first_hypothesis: Hypothesis | None = None  # the best text of the plan that was decoded first
@@ -71,7 +71,7 @@ class Request:
     def useful(self, texts: Iterable[Generation]) -> list[Generation]:
         """The texts that are not below the threshold.
 
-        Other texts must not affect the result, since whether they are decoded depends on the order of the plans.
+        Texts below it must not affect the result, since the order of the plans decides whether they are decoded.
         """
         return [text for text in texts if text.score >= self.threshold]
 
@@ -86,14 +86,14 @@ class Request:
         return self.constrained and sum(map(_is_complete, self.accepted)) >= self.count
 
     def best(self) -> list[Generation]:
-        """The accepted texts, best first; the consensus is with all useful texts of the unconstrained search."""
+        """The accepted texts, best first; the consensus includes all useful texts of the unconstrained search."""
         accepted = self.useful(self.accepted)
         if self.config.choice == "consensus":
             accepted = by_consensus(
                 accepted, self.consensus_samples if self.constrained else self.useful(self.rejected)
             )
-        known = {text.text for text in self.unconstrained_texts}
-        return [*self.unconstrained_texts, *(text for text in accepted if text.text not in known)]
+        unconstrained = {text.text for text in self.unconstrained_texts}
+        return [*self.unconstrained_texts, *(text for text in accepted if text.text not in unconstrained)]
 
     def restart(self) -> None:
         """Starts the constrained search, which begins with the plan of the best text."""
@@ -117,12 +117,12 @@ class Request:
         """Bounds on a useful text of `plan`, extrapolated from the first hypothesis; None if there is no bound yet."""
         if self.first_hypothesis is None or self.required_score(plan) == -math.inf:
             return None
-        per_triple = _LOG_P_RATIO * self.first_hypothesis.log_probability / len(self.known.triples)
+        per_triple = _LOG_P_RATIO * self.first_hypothesis.log_probability / len(self.known_record.triples)
         return Expectation(self.required_score(plan), _MAX_LENGTH_RATIO * self.first_hypothesis.length, per_triple)
 
     def groups(self, plan: IndexPlan) -> IndexPlan:
-        """The groups of `plan` as indices of `known`, without unknown triples."""
-        return restricted(plan, self.indices)
+        """The groups of `plan` as indices of the triples of `known_record`."""
+        return restricted(plan, self.known_indices)
 
 
 def _is_complete(text: Generation) -> bool:
@@ -132,7 +132,7 @@ def _is_complete(text: Generation) -> bool:
 
 
 def _best_first(generations: Iterable[Generation]) -> list[Generation]:
-    """The generations by descending score; of duplicate texts, only the best is kept."""
+    """The generations by descending score; of equal texts, only the best."""
     best: dict[str, Generation] = {}
     for generation in generations:
         if generation.text not in best or best[generation.text].score < generation.score:
@@ -140,18 +140,18 @@ def _best_first(generations: Iterable[Generation]) -> list[Generation]:
     return sorted(best.values(), key=lambda g: (-g.score, g.text))
 
 
-def facts_before_sentences(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
-    """The 1-based numbers of generated facts before sentences for unknown predicates; `indices` are known triples."""
-    numbers, facts = set(), 0
+def facts_before_sentences(plan: IndexPlan, known_indices: Collection[int]) -> frozenset[int]:
+    """The 1-based numbers of the generated facts that are followed by sentences for unknown predicates."""
+    numbers, n_facts = set(), 0
     for group in plan:
-        facts += any(index in indices for index in group)
-        if not all(index in indices for index in group):
-            numbers.add(facts)
+        n_facts += any(index in known_indices for index in group)
+        if not all(index in known_indices for index in group):
+            numbers.add(n_facts)
     return frozenset(numbers)
 
 
 def batches_of(requests: Iterable[Request]) -> Iterable[list[Request]]:
-    """Batches of requests with the same search settings and similar lengths; a batch has at most `rows` hypotheses."""
+    """Batches of requests with equal search settings and similar lengths, for at most `rows` hypotheses each."""
     by_settings: dict[tuple[BeamConfig, str, int], list[Request]] = {}
     for request in requests:
         by_settings.setdefault((request.config.beam, request.config.verify, request.config.rows), []).append(request)

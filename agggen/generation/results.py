@@ -1,4 +1,4 @@
-"""Results of inference: candidate plans, generated texts, plans with probabilities, aligned texts."""
+"""Results of inference: candidate plans, generated texts, plans with probabilities, and aligned texts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Generation(PrettyPrinted):
     score: float  # the joint score of text and plan (paper, equation 9)
     facts: tuple[WrittenFact, ...]
     faults: tuple[str, ...] = ()  # messages of the strict check of the complete text (`agggen.verification.check`)
-    unknown_predicates: tuple[str, ...] = ()  # not seen in training; expressed in separate sentences
+    unknown_predicates: tuple[str, ...] = ()  # unseen in training; expressed by separate sentences
     copied: tuple[tuple[int, int], ...] = ()  # spans of words that the vocabulary lacks, copied from the record
 
     @property
@@ -65,25 +65,25 @@ class Generation(PrettyPrinted):
         return not self.faults and not any(fact.missing for fact in self.facts)
 
     @property
-    def _shown(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
-        """The plan's log-probability, (group, segment) of each fact, and the result of the check, as strings."""
+    def _display_parts(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
+        """The arguments of `html`: the plan's log-probability, (group, segment) of each fact, result of the check."""
         probability = self.plan_log_probability
         head = "" if probability is None else f"log p(plan) = {probability:.2f}"
         segments = [self.text[fact.start : fact.end] for fact in self.facts]
         missing = [f"{name} is incomplete" for fact in self.facts for name in fact.missing]
-        fallbacks = sum(fact.fallback for fact in self.facts)
+        n_fallbacks = sum(fact.fallback for fact in self.facts)
         check = "; ".join(self.faults or missing) or "every value complete, no fault found"
-        if fallbacks:
-            check += f" ({fallbacks} of {len(self.facts)} facts are training sentences or plain clauses)"
+        if n_fallbacks:
+            check += f" ({n_fallbacks} of {len(self.facts)} facts are training sentences or plain clauses)"
         facts = list(zip(groups([fact.predicates for fact in self.facts]), segments, strict=True))
         return head, facts, (f"check: {check}",)
 
     def __str__(self) -> str:
-        head, facts, remarks = self._shown
+        head, facts, remarks = self._display_parts
         return plain(f"{self.plan}   {head}".rstrip(), self.text, facts, remarks)
 
     def _repr_html_(self) -> str:
-        return html(*self._shown)
+        return html(*self._display_parts)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON form: one line of `agggen generate`'s output."""
@@ -134,17 +134,17 @@ class AlignedText(PrettyPrinted):
     log_likelihood: float  # log p(y | x), over all plans
 
     @property
-    def _shown(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
+    def _display_parts(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
         facts = list(zip(groups(self.states), self.facts, strict=True))
         posteriors = "  ".join(f"{posterior:.2f}" for posterior in self.posteriors)
         return f"log p(text) = {self.log_likelihood:.2f}", facts, (f"posteriors: {posteriors}",)
 
     def __str__(self) -> str:
-        head, facts, remarks = self._shown
+        head, facts, remarks = self._display_parts
         return plain(f"{' '.join(groups(self.states))}   {head}", "".join(self.facts), facts, remarks)
 
     def _repr_html_(self) -> str:
-        return html(*self._shown)
+        return html(*self._display_parts)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON form."""

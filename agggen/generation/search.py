@@ -115,7 +115,7 @@ class BeamSearch:
         agenda = Agenda(plans)
         parents = self._first_parents(plans)  # the decoded parent of each ready prefix
         best = {prefix.parent(): (0.0, 0) for prefix in parents}  # by prefix: highest log-probability, longest length
-        cost = {prefix.parent(): 0.0 for prefix in parents}  # by prefix: cost of its fallbacks
+        fallback_cost = {prefix.parent(): 0.0 for prefix in parents}  # by prefix
         facts: ActiveFacts | None = None
 
         def required_log_p(task: int, prefix: PlanPrefix, length: int) -> float:
@@ -125,11 +125,12 @@ class BeamSearch:
             """
             remaining, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
             longest = length + len(remaining) * (self.config.max_fact_tokens + 1)
-            required = (required_score(task) + cost[prefix]) * penalty(longest, self.config.length_penalty) * _TOLERANCE
+            max_penalty = penalty(longest, self.config.length_penalty)
+            required = (required_score(task) + fallback_cost[prefix]) * max_penalty * _TOLERANCE
             if expected is None:
                 return required
-            likely = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _TOLERANCE
-            return max(required, likely - expected.per_triple * sum(map(len, remaining)))
+            expected_log_p = expected.score * penalty(min(longest, expected.length), self.config.length_penalty)
+            return max(required, expected_log_p * _TOLERANCE - expected.per_triple * sum(map(len, remaining)))
 
         while True:
             ready: dict[PlanPrefix, float] = {}  # by prefix: the lowest log-probability that one of its plans requires
@@ -141,20 +142,20 @@ class BeamSearch:
                         yield task, []
                 if unpruned := agenda.unfinished(prefix):
                     longest = best[parent][1] + self.config.max_fact_tokens + 1
-                    cost[prefix] = cost[parent]
+                    fallback_cost[prefix] = fallback_cost[parent]
                     ready[prefix] = min(required_log_p(task, prefix, longest) for task in unpruned)
             if ready:
                 facts = self._add_facts(ready, parents, facts)
             if not facts:
                 return
-            # Few, large batches are fastest: decode until half of the facts are finished before encoding them.
+            # Few, large batches are fastest: at least half of the facts are finished before they are encoded.
             finished = decode_facts(self.model, self.config, facts, len(facts.prefixes) // 2, self.constrain)
             failed = self._reject_failing(finished)
             texts = finished.texts()
             log_p, length = texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist()
             for row, prefix in enumerate(finished.prefixes):
                 best[prefix] = log_p[row], length[row]
-                cost[prefix] += FAULT_COST * (prefix in finished.fallbacks)
+                fallback_cost[prefix] += FAULT_COST * (prefix in finished.fallbacks)
                 for task in agenda.unfinished(prefix):
                     required = required_log_p(task, prefix, best[prefix][1])
                     reachable = prefix not in failed and best[prefix][0] >= required
@@ -163,8 +164,8 @@ class BeamSearch:
                         yield task, texts.hypotheses(row, self.config.length_penalty) if reachable else []
             parents_of = [parents.pop(prefix) for prefix in finished.prefixes]
             continued = [row for row, prefix in enumerate(finished.prefixes) if agenda.unfinished(prefix)]
-            for batch in _similar_lengths(texts, continued):
-                rows = [batch[i] for i in DecodedPrefix.order([parents_of[row] for row in batch])]
+            for similar_rows in _similar_lengths(texts, continued):
+                rows = [similar_rows[i] for i in DecodedPrefix.order([parents_of[row] for row in similar_rows])]
                 decoded = self._encode_finished(finished, texts, rows, [parents_of[row] for row in rows])
                 for new_row, row in enumerate(rows):
                     parents |= dict.fromkeys(agenda.mark_decoded(finished.prefixes[row]), replace(decoded, row=new_row))
@@ -196,7 +197,7 @@ class BeamSearch:
     # --- facts --------------------------------------------------------------------------------------------------------
 
     def _first_parents(self, plans: Iterable[PlanPrefix]) -> dict[PlanPrefix, DecodedPrefix]:
-        """By first prefix of each plan: its decoded parent, the empty text."""
+        """By prefix of one group of each plan: its decoded parent, the empty text."""
         log_p = full_precision(self.memory.copy_keys.new_zeros(1, self.config.beam)).fill_(IMPOSSIBLE)
         log_p[:, 0] = 0.0
         text = torch.zeros(1, self.config.beam, 0, dtype=torch.long, device=self.device)
@@ -208,8 +209,8 @@ class BeamSearch:
             (key[:1, :, :0].expand(n, -1, -1, -1), value[:1, :, :0].expand(n, -1, -1, -1))
             for key, value in self.memory.cross
         ]
-        seen = torch.zeros(n, self.config.beam, 0, dtype=torch.bool, device=self.device)
-        return History([Cache.of(layer) for layer in layers], seen)
+        attended = torch.zeros(n, self.config.beam, 0, dtype=torch.bool, device=self.device)
+        return History([Cache.of(layer) for layer in layers], attended)
 
     def _add_facts(
         self, ready: Mapping[PlanPrefix, float], parents: Mapping[PlanPrefix, DecodedPrefix], facts: ActiveFacts | None
@@ -266,19 +267,20 @@ class BeamSearch:
         return facts.joined(new_facts, all_memory, all_cross, spare=16 * self.config.beam)
 
     def _encode_finished(
-        self, finished: FinishedFacts, texts: Texts, rows: list[int], starts: Sequence[DecodedPrefix]
+        self, finished: FinishedFacts, texts: Texts, rows: list[int], parents: Sequence[DecodedPrefix]
     ) -> DecodedPrefix:
-        """Encodes the last facts of `rows`, which continue `starts`, under the mask of all triples (unless masked).
+        """Encodes the last facts of `rows`, which continue `parents`, under the mask of all triples.
 
-        Returns the decoded prefix of the first of `rows`; the others differ only in `DecodedPrefix.row`.
+        With ``history="masked"``, they are not encoded. Returns the decoded prefix of the first of `rows`; the others
+        differ only in `DecodedPrefix.row`.
         """
         index = self._index(rows)
         rows_texts = texts.rows(index)
         if self.model.config.history == "masked":
             return DecodedPrefix(rows_texts, self._empty_history(len(rows)), 0)
         memory, cross = self._memory_of([finished.prefixes[row].record for row in rows])
-        _, history = DecodedPrefix.gathered(starts, 4 * (rows_texts.text.shape[2] - rows_texts.last_mark))
-        history.seen = gather_beams(history.seen, finished.beams.parent[index])
+        _, history = DecodedPrefix.gathered(parents, 4 * (rows_texts.text.shape[2] - rows_texts.last_mark))
+        history.attended = gather_beams(history.attended, finished.beams.parent[index])
         self._encode(rows_texts.text, rows_texts.last_mark, cross, memory.triples(), history)
         return DecodedPrefix(rows_texts, history, 0)
 
@@ -294,19 +296,19 @@ class BeamSearch:
         words = text[..., start:] != PAD
         size = int(used.sum(1).max())
         slots = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, :size]  # (n, size): the used slots, in order
-        seen = (slots[:, None] == slot.reshape(n, -1, 1)).unflatten(1, (k, length))  # (n, K, length, size)
-        seen = (seen & words[..., None]).any(2)  # (n, K, size)
+        attended = (slots[:, None] == slot.reshape(n, -1, 1)).unflatten(1, (k, length))  # (n, K, length, size)
+        attended = (attended & words[..., None]).any(2)  # (n, K, size)
         hypothesis, offset = slots // length, slots % length
         earlier = offset[:, None] <= offset[:, :, None]
         # An unused position attends to itself, since the softmax over no position is NaN.
         diagonal = torch.eye(size, dtype=torch.bool, device=self.device)
         mask = torch.cat(
-            (gather_beams(history.seen, hypothesis), gather_beams(seen, hypothesis) & earlier | diagonal), 2
+            (gather_beams(history.attended, hypothesis), gather_beams(attended, hypothesis) & earlier | diagonal), 2
         )
         tokens = text[..., start:].flatten(1).gather(1, slots)
         position = ((text != PAD).cumsum(2) - 1).clamp(min=0)[..., start:].flatten(1).gather(1, slots)
         decode(self.model, tokens, position, cross, visible, history.caches, mask)
-        history.seen = torch.cat((history.seen, seen), 2)
+        history.attended = torch.cat((history.attended, attended), 2)
 
 
 def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from agggen.verification.normal import Span, containing
 Slots = Mapping[str, tuple[str, ...]]
 """The values of a record by slot, in the corpus reader's spelling."""
 
-_SAME_SIGN = str.maketrans("\u2018\u2019\u00b4\u2010\u2011\u2012\u2013\u2014\u2212\u00a0", "'''------ ")
+_UNIFORM_QUOTES_AND_DASHES = str.maketrans("\u2018\u2019\u00b4\u2010\u2011\u2012\u2013\u2014\u2212\u00a0", "'''------ ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Mention:
 
 
 def fold(text: str) -> str:
-    """`text` in lower case, without accents, with one kind of quote and dash, and the same character offsets."""
+    """`text` in lower case, without accents, with one kind of quote and dash; character offsets do not change."""
     if text.isascii():
         return text.lower()
     folded = []
-    for char in text.translate(_SAME_SIGN):
+    for char in text.translate(_UNIFORM_QUOTES_AND_DASHES):
         base = unicodedata.normalize("NFD", char)[0].lower()
         folded.append(base if len(base) == 1 else char)
     return "".join(folded)
@@ -49,7 +49,7 @@ def value_key(value: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def literal_pattern(slot: str, value: str) -> Pattern:
-    """A pattern for the words of `value`; a first word ``the`` is optional before several other words."""
+    """A pattern for the words of `value`; an initial ``the`` is optional if several words follow."""
     words = re.findall(r"\w+|[^\w\s-]+", fold(value)) or [fold(value)]
     article = r"(?:the[\s-]+)?" if words[0] == "the" and len(words) > 2 else ""
     expression = r"[\s-]*".join(re.escape(word) for word in words[bool(article) :])
@@ -64,52 +64,52 @@ _READINGS: dict[Reading, tuple[Pattern, ...]] = {
     "published": tuple(pattern for pattern in _PATTERNS if pattern.reading != "plain"),
     "plain": tuple(pattern for pattern in _PATTERNS if pattern.reading != "published"),
 }
-_KNOWN = {(pattern.slot, value_key(value)): value for pattern in _PATTERNS for value in pattern.values}
+_CANONICAL_VALUES = {(pattern.slot, value_key(value)): value for pattern in _PATTERNS for value in pattern.values}
 
 
 def canonical(slot: str, value: str) -> str:
     """`value` in the spelling of the patterns; unchanged if it has no patterns."""
-    return _KNOWN.get((slot, value_key(value)), value)
+    return _CANONICAL_VALUES.get((slot, value_key(value)), value)
 
 
 def has_patterns(slot: str, value: str) -> bool:
     """Whether there are patterns for `value`; otherwise only its `literal_pattern` matches."""
-    return (slot, value_key(value)) in _KNOWN
+    return (slot, value_key(value)) in _CANONICAL_VALUES
 
 
 def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     """The mentions of values in `text` (in Unicode form NFC), in text order.
 
-    An ambiguous phrase means a value in `slots` if possible. Phrases inside a longer phrase of the same slot or inside
-    a name are ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are vague
-    phrases if the text has another phrase for the slot.
+    An ambiguous phrase means a value in `slots` if possible. Ignored are phrases inside a longer phrase of the same
+    slot ("family friendly" in "not family friendly"), phrases inside a name ("Indian" in "Raja Indian Cuisine"), and
+    vague phrases if the text has a clearer phrase for the slot.
     """
     folded = fold(text)
-    without = ((slot, value) for slot in slots for value in slots[slot] if not has_patterns(slot, value))
-    record_patterns = tuple(literal_pattern(slot, value) for slot, value in without)
+    values = ((slot, value) for slot in slots for value in slots[slot])
+    record_patterns = tuple(literal_pattern(slot, value) for slot, value in values if not has_patterns(slot, value))
     matches = [
         (span, pattern)
         for span, patterns in _matches(folded, reading, record_patterns)
         for pattern in _compatible(patterns, slots)
     ]
-    specific = {pattern.slot for _, pattern in matches if not pattern.vague}
-    result: list[Mention] = []
+    slots_with_clear_phrase = {pattern.slot for _, pattern in matches if not pattern.vague}
+    found: list[Mention] = []
     for span, pattern in matches:
-        if pattern.values and not (pattern.vague and pattern.slot in specific):
-            result.append(Mention(pattern.slot, _value_of(pattern, slots, result), span))
-    return result
+        if pattern.values and not (pattern.vague and pattern.slot in slots_with_clear_phrase):
+            found.append(Mention(pattern.slot, _value_of(pattern, slots, found), span))
+    return found
 
 
 def expresses(text: str, slot: str, value: str) -> bool:
     """Whether `text` expresses `value` of `slot`, in the plain reading."""
     value = canonical(slot, value)
-    result = mentions(unicodedata.normalize("NFC", text), {slot: (value,)}, "plain")
-    return any(mention.slot == slot and mention.value == value for mention in result)
+    found = mentions(unicodedata.normalize("NFC", text), {slot: (value,)}, "plain")
+    return any(mention.slot == slot and mention.value == value for mention in found)
 
 
 @lru_cache(maxsize=1 << 10)  # called once per triple with the same text
 def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]) -> list[tuple[Span, list[Pattern]]]:
-    """(span, matching patterns) in text order, except inside a name or a longer span of the same slot."""
+    """(span, matching patterns) in text order, without spans inside a name or inside a longer span of the same slot."""
     spans: dict[Span, list[Pattern]] = {}
     for pattern in (*_READINGS[reading], *record_patterns):
         if pattern.cue in folded:
@@ -117,16 +117,16 @@ def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]
                 spans.setdefault(match.span(), []).append(pattern)
     outermost = []
     for span in sorted(spans):
-        hidden = {pattern.slot for longer in containing(span, spans) for pattern in spans[longer]}
-        if not hidden & {"name", "near"}:
-            outermost.append((span, [pattern for pattern in spans[span] if pattern.slot not in hidden]))
+        outer_slots = {pattern.slot for longer in containing(span, spans) for pattern in spans[longer]}
+        if not outer_slots & {"name", "near"}:
+            outermost.append((span, [pattern for pattern in spans[span] if pattern.slot not in outer_slots]))
     return outermost
 
 
 def _compatible(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
     """The patterns that can mean a value of the record; if there are none, only the first pattern."""
-    fitting = [pattern for pattern in patterns if not set(pattern.values).isdisjoint(slots.get(pattern.slot, ()))]
-    return fitting or patterns[:1]
+    compatible = [pattern for pattern in patterns if not set(pattern.values).isdisjoint(slots.get(pattern.slot, ()))]
+    return compatible or patterns[:1]
 
 
 def _value_of(pattern: Pattern, slots: Slots, earlier: list[Mention]) -> str:

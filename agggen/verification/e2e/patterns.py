@@ -1,11 +1,11 @@
-"""Regular expressions for the phrases that express E2E's slots, each with its possible values.
+"""Regular expressions for the phrases that express the values of E2E's slots.
 
 The phrases were collected from the development sets. They match folded text (``matching.fold``). A space in a phrase
 matches spaces and hyphens: ``kid friendly`` also matches "kid-friendly" and the tokenised "kid - friendly"; ``" ?"`` is
 an optional space.
 
-A phrase may mean several values, of which the record determines one: people use E2E's two vocabularies for prices
-(cheap, less than £20) and ratings (low, 1 out of 5) interchangeably.
+A phrase may mean several values, since people use E2E's two vocabularies for prices (cheap, less than £20) and ratings
+(low, 1 out of 5) interchangeably; the record determines which value is meant.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Pattern:
 
     slot: str
     values: tuple[str, ...]
-    """The possible values: the record's value is meant, else the first. Empty: the phrases are ignored."""
+    """The possible meanings: the record's value if it is among them, otherwise the first; without one, the phrases are
+    ignored."""
     regex: re.Pattern[str]
     vague: bool = False
     """Whether the phrases are ignored if the text has a clearer phrase for the slot ("decent", "3 out of 5")."""

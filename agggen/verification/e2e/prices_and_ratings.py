@@ -117,34 +117,35 @@ def _amount(figures: str) -> str:
     return rf"{_CURRENCY_BEFORE} ?(?:{figures})(?:\.00)?{_CURRENCY_AFTER}{_NO_OTHER_UNIT}"
 
 
-_20, _25, _30 = _amount("20|twenty"), _amount("25|twenty five"), _amount("30|thirty")
+_TWENTY, _TWENTY_FIVE, _THIRTY = _amount("20|twenty"), _amount("25|twenty five"), _amount("30|thirty")
+# the values that a phrase may mean, the most likely one first
 _CHEAP, _EXPENSIVE = ("cheap", "less than £20"), ("high", "more than £30")
 _MODERATE = ("moderate", "£20-25", "less than £20")
 _MIDDLE = ("moderate", "£20-25")
 _NOT_VERY = "(?:not|n ?' ?t)(?: (?:the|a|an|very|too|so|that|particularly|really|all)){0,2} "
 
-_UNDER_20, _20_TO_25, _OVER_30 = ("less than £20", "cheap"), ("£20-25", "moderate"), ("more than £30", "high")
+_UNDER_20, _FROM_20_TO_25, _OVER_30 = ("less than £20", "cheap"), ("£20-25", "moderate"), ("more than £30", "high")
 
 PRICE_RANGE = (
     _priced(_UNDER_20, f"(?:less than|under) {_amount('20')}"),
     _priced(
         _UNDER_20,
         "(?:less(?:er)? th(?:an|at)|lower than|cheaper than|under|below|beneath|up to|no more than|not more than|"
-        f"at most|within|max(?:imum)?(?: of)?)(?: the)? {_20}",
-        f"{_20} ?(?:(?:or|and) (?:less|under|below|lower|cheaper)|max(?:imum)?)",
-        f"< ?{_20}",
+        f"at most|within|max(?:imum)?(?: of)?)(?: the)? {_TWENTY}",
+        f"{_TWENTY} ?(?:(?:or|and) (?:less|under|below|lower|cheaper)|max(?:imum)?)",
+        f"< ?{_TWENTY}",
         reading="plain",
     ),
-    _priced(_20_TO_25, f"£? ?20(?: | ?to ?)25{_NO_OTHER_UNIT}"),
-    _priced(_20_TO_25, f"{_20}(?: ?(?:to|and|through|/|~|until|or) ?| ){_25}", reading="plain"),
+    _priced(_FROM_20_TO_25, f"£? ?20(?: | ?to ?)25{_NO_OTHER_UNIT}"),
+    _priced(_FROM_20_TO_25, f"{_TWENTY}(?: ?(?:to|and|through|/|~|until|or) ?| ){_TWENTY_FIVE}", reading="plain"),
     _priced(_OVER_30, f"(?:more than|over) {_amount('30')}"),
     _priced(
         _OVER_30,
         "(?:(?:more|greater|higher) th[ae]n|over|above|upwards? of|exceed(?:s|ing)?|in excess of|at least|"
-        f"start(?:s|ing)? (?:at|from)|begin(?:s|ning)? (?:at|from)|from|minimum(?: of)?)(?: the)? {_30}"
+        f"start(?:s|ing)? (?:at|from)|begin(?:s|ning)? (?:at|from)|from|minimum(?: of)?)(?: the)? {_THIRTY}"
         "(?: (?:and|or) (?:up|more|over|above))?",
-        f"{_30} ?(?:(?:or|and) (?:more|over|up|upwards?|above|higher)|plus|minimum|price minimum|\\+)",
-        f"> ?{_30}",
+        f"{_THIRTY} ?(?:(?:or|and) (?:more|over|up|upwards?|above|higher)|plus|minimum|price minimum|\\+)",
+        f"> ?{_THIRTY}",
         reading="plain",
     ),
     _priced(_CHEAP, "cheap(?:ly|er)?(?: (?:price[ds]?|pricing)(?: range)?)?", "inexpensive(?:ly)?"),
@@ -172,8 +173,8 @@ PRICE_RANGE = (
 # --- the published reading only ---------------------------------------------------------------------------------------
 
 
-def _noun_before_adjective(slot: str, noun: str, most_between: int, values: tuple[str, ...], adjective: str) -> Pattern:
-    phrase = f"{noun}(?: \\w+){{0,{most_between}}}? {adjective}"
+def _noun_before_adjective(slot: str, noun: str, max_gap: int, values: tuple[str, ...], adjective: str) -> Pattern:
+    phrase = f"{noun}(?: \\w+){{0,{max_gap}}}? {adjective}"
     return phrases(slot, values, phrase, reading="published", cue=adjective)
 
 
@@ -186,5 +187,5 @@ NOUN_BEFORE_ADJECTIVE = tuple(
         _noun_before_adjective("customerRating", "(?:ratings?|rated|reviews?)", 2, rating, adjective),
     )
 )
-"""A noun and an adjective shortly after it, even of another noun: "a high price range and an average customer rating"
-also means an average price."""
+"""A noun and an adjective shortly after it, even if it belongs to another noun: "a high price range and an average
+customer rating" also means an average price."""

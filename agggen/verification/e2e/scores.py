@@ -1,14 +1,14 @@
 """Slot errors of texts generated from E2E records, and their rate over a corpus (Dušek, Howcroft and Rieser 2019).
 
-For each slot, values that only the record has are paired with values that only the text has: pairs are *wrong*, other
-values *missed* or *added*. Repeated mentions count once. The slot error rate is the number of errors divided by the
-number of the records' values, names included.
+For each slot, values that only the record has are paired with values that only the text has. A pair is a *wrong* value;
+the remaining values are *missed* or *added*. Repeated mentions count once. The slot error rate is the number of errors
+divided by the number of the records' values, names included.
 
 The reading "published" imitates the scorer of the published numbers, as inferred from the annotated values of cleaned
-E2E: it has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes) and attaches an adjective to
+E2E. It has fewer phrases ("mid-priced" has no meaning, "aren't child friendly" means yes) and attaches an adjective to
 a noun shortly before it ("a high price range and an average customer rating" also means an average price). It finds
-exactly the annotated values in 96.4 % of the 4,299 development texts and 94.9 % of the 33,525 training texts, which did
-not serve to collect phrases, and reproduces the AggGen paper's numbers for its E2E outputs. The reading "plain"
+exactly the annotated values in 96.4 % of the 4,299 development texts and in 94.9 % of the 33,525 training texts, from
+which no phrases were collected, and reproduces the AggGen paper's numbers for its E2E outputs. The reading "plain"
 interprets phrases as people do; use it for generated texts. It finds a quarter of the values annotated as missed.
 """
 
@@ -30,7 +30,7 @@ SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "fam
 VERSION = 1
 """Version of the patterns, for signatures of scores; must be increased when a pattern changes."""
 
-_BY_KEY = {slot.lower(): slot for slot in SLOTS} | {"rating": "customerRating"}
+_SLOT_BY_KEY = {slot.lower(): slot for slot in SLOTS} | {"rating": "customerRating"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def slots_of(record: Record) -> dict[str, tuple[str, ...]]:
 
 def slot_of(predicate: str) -> str | None:
     """The slot of a predicate, in the corpus reader's spelling; None if the predicate is not a slot of E2E."""
-    return _BY_KEY.get(re.sub(r"_\d+$|[\W_]", "", predicate.strip().lower()))
+    return _SLOT_BY_KEY.get(re.sub(r"_\d+$|[\W_]", "", predicate.strip().lower()))
 
 
 def slot_errors(record: Record, text: str, reading: Reading = "published") -> SlotErrors:
@@ -114,8 +114,10 @@ def slot_errors(record: Record, text: str, reading: Reading = "published") -> Sl
     wrong: list[SlotError] = []
     for slot in SLOTS:
         unmentioned = [value for value in slots.get(slot, ()) if value not in mentioned.get(slot, {})]
-        additional = [mention for value, mention in mentioned.get(slot, {}).items() if value not in slots.get(slot, ())]
-        for value, mention in zip_longest(unmentioned, additional):
+        unsupported = [
+            mention for value, mention in mentioned.get(slot, {}).items() if value not in slots.get(slot, ())
+        ]
+        for value, mention in zip_longest(unmentioned, unsupported):
             if mention is None:
                 missed.append(SlotError(slot, value, None, None, None))
             else:
