@@ -153,10 +153,10 @@ class Generator:
         source, extras = self.encoder.source(known_record)
         constraints = None
         if strict:
-            sentence_ends = frozenset[int]()
+            sentence_final_facts = frozenset[int]()
             if candidates.search == "given":
-                sentence_ends = facts_before_sentences(candidates.plans[0].states, known_indices)
-            constraints = RecordConstraints(self.restricted, known_record, extras, sentence_ends)
+                sentence_final_facts = facts_before_sentences(candidates.plans[0].states, known_indices)
+            constraints = RecordConstraints(self.restricted, known_record, extras, sentence_final_facts)
         return Request(
             record,
             known_record,
@@ -178,8 +178,8 @@ class Generator:
         """
         ranks = range(max(len(request.plans) for request in batch))
         for round_ranks in (ranks[:1], ranks[1:]):
-            unfinished = [(i, item) for i, item in enumerate(batch) if not item.has_enough]
-            tasks = [(i, item.plans[rank]) for rank in round_ranks for i, item in unfinished if rank < len(item.plans)]
+            unfinished = [(i, request.plans) for i, request in enumerate(batch) if not request.has_enough]
+            tasks = [(i, plans[rank]) for rank in round_ranks for i, plans in unfinished if rank < len(plans)]
             if tasks:
                 self._write_plans(batch, tasks)
 
@@ -196,7 +196,9 @@ class Generator:
             assert constraints is not None
             return constraints(prefix)
 
-        must_pass_records = {i for i, item in enumerate(batch) if item.first_hypothesis and item.needs_constraints}
+        must_pass_records = {
+            i for i, request in enumerate(batch) if request.first_hypothesis and request.needs_constraints
+        }
 
         def must_pass(prefix: PlanPrefix) -> Constraint | None:
             return constrain(prefix) if prefix.record in must_pass_records else None
@@ -299,7 +301,7 @@ class Generator:
             for word, role in zip(request.source.source, request.source.role, strict=True):
                 if role in (ROLE_SUBJECT, ROLE_OBJECT):
                     tokens = vocabulary.decode([word], request.extras)
-                    forms = (item.form for token in tokens for item in words(token.strip(JOINER)))
+                    forms = (token_word.form for token in tokens for token_word in words(token.strip(JOINER)))
                     repeatable[row, word] |= any(form not in FUNCTION_WORDS for form in forms)
         return repeatable.to(self.device)
 
@@ -315,7 +317,7 @@ class Generator:
         has_unknown_word = any(self.encoder.vocabulary.UNK in fact for fact in example.facts)
         if has_unknown_word or len(example.facts) != len(groups):
             return False
-        return RecordConstraints(self.restricted, record, self.encoder.source(record)[1]).accept(groups, example.facts)
+        return RecordConstraints(self.restricted, record, self.encoder.source(record)[1]).accepts(groups, example.facts)
 
     # --- alignment --------------------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class RecordConstraints:
     Args:
         restricted: the restricted words of the model's vocabulary.
         extras: the record's out-of-vocabulary words; words of the fallbacks are appended.
-        sentence_ends: the 1-based numbers of facts after which a sentence must end.
+        sentence_final_facts: the 1-based numbers of the facts that must end a sentence, besides the last one.
     """
 
     def __init__(
@@ -102,12 +102,13 @@ class RecordConstraints:
         restricted: RestrictedWords,
         record: Record,
         extras: list[str],
-        sentence_ends: frozenset[int] = frozenset(),
+        sentence_final_facts: frozenset[int] = frozenset(),
     ) -> None:
-        self.restricted, self.record, self.extras, self.sentence_ends = restricted, record, extras, sentence_ends
-        self._ids = {word: len(restricted.vocabulary) + number for number, word in enumerate(extras)}
+        self.restricted, self.record, self.extras = restricted, record, extras
+        self._sentence_final_facts = sentence_final_facts
+        self._extra_ids = {word: len(restricted.vocabulary) + number for number, word in enumerate(extras)}
         fallbacks = chain.from_iterable(candidate_sentences(restricted.checker, triple) for triple in record.triples)
-        for text in ("The, the and", *fallbacks):
+        for text in ("The, the and", *fallbacks):  # words that joined fallbacks may add, and those of the fallbacks
             self._encode(text, extend=True)
         self._fallbacks: dict[frozenset[int], Spelling] = {}
         self._subjects = frozenset(triple.subject for triple in record.triples)
@@ -118,12 +119,12 @@ class RecordConstraints:
         self._expresses_predicates = cache(self._expresses_predicates_of)
 
     def __call__(self, prefix: PlanPrefix) -> Constraint:
-        ends_sentence = prefix.is_complete or len(prefix.groups) in self.sentence_ends
+        ends_sentence = prefix.is_complete or len(prefix.groups) in self._sentence_final_facts
         subjects = frozenset(self.record.triples[index].subject for group in prefix.groups[-2:-1] for index in group)
         previous_subjects = subjects if len(self._subjects) > 1 else frozenset[str]()
         return self._constraint(prefix.groups[-1], previous_subjects, prefix.is_complete, ends_sentence)
 
-    def accept(self, groups: IndexPlan, facts: Sequence[Sequence[int]]) -> bool:
+    def accepts(self, groups: IndexPlan, facts: Sequence[Sequence[int]]) -> bool:
         """Whether every fact of a text passes its constraint; `facts` are the word ids of the `groups`."""
         prefix, before = PlanPrefix.of(0, groups), list[int]()
         for number, fact in enumerate(facts, start=1):
@@ -283,11 +284,11 @@ class RecordConstraints:
         vocabulary = self.restricted.vocabulary
         ids = []
         for token in tokenise(text, normalise=True):
-            word = self.restricted.ids.get(token.text, self._ids.get(token.text))
+            word = self.restricted.ids.get(token.text, self._extra_ids.get(token.text))
             if word is None and not extend:
                 return None
             if word is None:
-                word = self._ids[token.text] = len(vocabulary) + len(self.extras)
+                word = self._extra_ids[token.text] = len(vocabulary) + len(self.extras)
                 self.extras.append(token.text)
             ids.append(word)
         return tuple(ids)

@@ -59,12 +59,13 @@ class Request:
             self.best_plan = plan
         texts = self.accepted if accepted else self.rejected
         texts[:] = _best_first([*texts, text])
-        scores = [item.score for item in self.accepted]
-        all_scores = sorted((*scores, *(item.score for item in self.rejected)), reverse=True)
+        accepted_scores = [accepted_text.score for accepted_text in self.accepted]
+        rejected_scores = [rejected_text.score for rejected_text in self.rejected]
+        all_scores = sorted((*accepted_scores, *rejected_scores), reverse=True)
         if self.count <= len(all_scores):
             self.threshold = all_scores[self.count - 1] - _REJECTED_MARGIN
-        if self.count <= len(scores):
-            self.threshold = max(self.threshold, scores[self.count - 1])
+        if self.count <= len(accepted_scores):
+            self.threshold = max(self.threshold, accepted_scores[self.count - 1])
         if self.config.choice == "consensus":
             self.threshold -= MARGIN
 
@@ -107,7 +108,7 @@ class Request:
         """Whether a text is fulfilled and each of its facts passes its constraint; True if there are no constraints."""
         if self.constraints is None or not text.fulfilled:
             return self.constraints is None
-        return self.constraints.accept(self.groups(plan.states), hypothesis.facts)
+        return self.constraints.accepts(self.groups(plan.states), hypothesis.facts)
 
     def required_score(self, plan: ScoredPlan) -> float:
         """The minimum score, without the plan's part of the joint score, of a useful text of `plan`."""
@@ -137,7 +138,7 @@ def _best_first(generations: Iterable[Generation]) -> list[Generation]:
     for generation in generations:
         if generation.text not in best or best[generation.text].score < generation.score:
             best[generation.text] = generation
-    return sorted(best.values(), key=lambda g: (-g.score, g.text))
+    return sorted(best.values(), key=lambda generation: (-generation.score, generation.text))
 
 
 def facts_before_sentences(plan: IndexPlan, known_indices: Collection[int]) -> frozenset[int]:
@@ -156,6 +157,6 @@ def batches_of(requests: Iterable[Request]) -> Iterable[list[Request]]:
     for request in requests:
         by_settings.setdefault((request.config.beam, request.config.verify, request.config.rows), []).append(request)
     for (beam, _, rows), members in by_settings.items():
-        members.sort(key=lambda item: (len(item.source.predicates), len(item.source.source)))
+        members.sort(key=lambda request: (len(request.source.predicates), len(request.source.source)))
         size = max(rows // beam.beam, 1)
         yield from (members[begin : begin + size] for begin in range(0, len(members), size))

@@ -114,8 +114,9 @@ class BeamSearch:
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
         parents = self._first_parents(plans)  # the decoded parent of each ready prefix
-        best = {prefix.parent(): (0.0, 0) for prefix in parents}  # by prefix: highest log-probability, longest length
-        fallback_cost = {prefix.parent(): 0.0 for prefix in parents}  # by prefix
+        best_log_p = {prefix.parent(): 0.0 for prefix in parents}  # by decoded prefix, as the next two
+        max_length = {prefix.parent(): 0 for prefix in parents}
+        fallback_cost = {prefix.parent(): 0.0 for prefix in parents}
         facts: ActiveFacts | None = None
 
         def required_log_p(task: int, prefix: PlanPrefix, length: int) -> float:
@@ -137,11 +138,11 @@ class BeamSearch:
             while len(ready) + (len(facts.prefixes) if facts else 0) < max_facts and (prefix := agenda.next()):
                 parent = prefix.parent()
                 for task in agenda.unfinished(prefix):
-                    if best[parent][0] < required_log_p(task, parent, best[parent][1]):
+                    if best_log_p[parent] < required_log_p(task, parent, max_length[parent]):
                         agenda.finish(task)
                         yield task, []
                 if unpruned := agenda.unfinished(prefix):
-                    longest = best[parent][1] + self.config.max_fact_tokens + 1
+                    longest = max_length[parent] + self.config.max_fact_tokens + 1
                     fallback_cost[prefix] = fallback_cost[parent]
                     ready[prefix] = min(required_log_p(task, prefix, longest) for task in unpruned)
             if ready:
@@ -154,11 +155,11 @@ class BeamSearch:
             texts = finished.texts()
             log_p, length = texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist()
             for row, prefix in enumerate(finished.prefixes):
-                best[prefix] = log_p[row], length[row]
+                best_log_p[prefix], max_length[prefix] = log_p[row], length[row]
                 fallback_cost[prefix] += FAULT_COST * (prefix in finished.fallbacks)
                 for task in agenda.unfinished(prefix):
-                    required = required_log_p(task, prefix, best[prefix][1])
-                    reachable = prefix not in failed and best[prefix][0] >= required
+                    required = required_log_p(task, prefix, max_length[prefix])
+                    reachable = prefix not in failed and best_log_p[prefix] >= required
                     if prefix.is_complete or not reachable:
                         agenda.finish(task)
                         yield task, texts.hypotheses(row, self.config.length_penalty) if reachable else []

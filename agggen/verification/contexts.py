@@ -87,18 +87,19 @@ def swapped_predicates(text: MatchedText, contexts: Mapping[str, Mapping[str, in
         if occurs_once and (bounds := text.indexed.words_in(*spans)):
             values.append((triple, bounds))
     pairs: list[tuple[str, str]] = []
-    for (left, left_words), (right, right_words) in combinations(values, 2):
-        if left.predicate == right.predicate or left.object == right.object or left_words == right_words:
+    for (first, first_words), (second, second_words) in combinations(values, 2):
+        if first.predicate == second.predicate or first.object == second.object or first_words == second_words:
             continue
-        kind, left_counts, right_counts = value_type(left.object), contexts[left.predicate], contexts[right.predicate]
-        enough_values = _has_enough_values(left_counts) and _has_enough_values(right_counts)
-        if kind != value_type(right.object) or (kind == "words" and not enough_values):
+        kind = value_type(first.object)
+        first_counts, second_counts = contexts[first.predicate], contexts[second.predicate]
+        enough_values = _has_enough_values(first_counts) and _has_enough_values(second_counts)
+        if kind != value_type(second.object) or (kind == "words" and not enough_values):
             continue
-        left_context, right_context = list(_neighbours(text, left_words)), list(_neighbours(text, right_words))
-        exchanged = _log_likelihood(left_counts, right_context) + _log_likelihood(right_counts, left_context)
-        actual = _log_likelihood(left_counts, left_context) + _log_likelihood(right_counts, right_context)
+        first_context, second_context = list(_neighbours(text, first_words)), list(_neighbours(text, second_words))
+        exchanged = _log_likelihood(first_counts, second_context) + _log_likelihood(second_counts, first_context)
+        actual = _log_likelihood(first_counts, first_context) + _log_likelihood(second_counts, second_context)
         if exchanged - actual > _SWAP_MARGIN[kind]:
-            pairs.append((left.predicate, right.predicate))
+            pairs.append((first.predicate, second.predicate))
     return tuple(pairs)
 
 
@@ -142,13 +143,16 @@ def _never_precedes(contexts: Mapping[str, int], left_word: str, max_new_word_ra
     return singletons / occurrences <= max_new_word_rate
 
 
-def _log_likelihood_ratio(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
+def _log_likelihood_ratio(
+    other_counts: Mapping[str, int], own_counts: Mapping[str, int], features: Iterable[str]
+) -> float:
     """The log-likelihood of a value's context under another predicate minus that under its own predicate.
 
     Features that neither predicate has in training, and ``^`` and ``$``, are ignored.
     """
-    common = [feature for feature in features if (feature in other or feature in own) and feature[-1] not in "^$"]
-    return _log_likelihood(other, common) - _log_likelihood(own, common)
+    known = other_counts.keys() | own_counts.keys()
+    known_features = [feature for feature in features if feature in known and feature[-1] not in "^$"]
+    return _log_likelihood(other_counts, known_features) - _log_likelihood(own_counts, known_features)
 
 
 def _log_likelihood(contexts: Mapping[str, int], features: Iterable[str]) -> float:

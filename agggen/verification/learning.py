@@ -253,8 +253,9 @@ def _implying_values(
     for value, predicate in predicate_of.items():
         if min(total[value, kind] for kind in ("same", "other", "absent")) < _MIN_IMPLYING_TEXTS:
             continue
-        same, other, absent = (mentioned[value, kind] / total[value, kind] for kind in ("same", "other", "absent"))
-        if other <= _MAX_OTHER_RATIO * same and absent >= _MIN_ABSENT_RATIO * max(other, 1 - NEARLY_ALL):
+        rates = {kind: mentioned[value, kind] / total[value, kind] for kind in ("same", "other", "absent")}
+        is_rare = rates["other"] <= _MAX_OTHER_RATIO * rates["same"]
+        if is_rare and rates["absent"] >= _MIN_ABSENT_RATIO * max(rates["other"], 1 - NEARLY_ALL):
             implied[value] = predicate
     return implied
 

@@ -22,12 +22,12 @@ def swapped_subjects(text: MatchedText) -> tuple[tuple[str, str], ...]:
     names exactly one, otherwise to the last subject before the value.
     """
     pairs: list[tuple[str, str]] = []
-    for (left, left_matches), (right, right_matches) in combinations(text.matches(), 2):
-        entities = {left.subject, left.object, right.subject, right.object}
-        if left.predicate != right.predicate or len(entities) < 4:
+    for (first, first_matches), (second, second_matches) in combinations(text.matches(), 2):
+        entities = {first.subject, first.object, second.subject, second.object}
+        if first.predicate != second.predicate or len(entities) < 4:
             continue
-        names = [(span, name) for name in (left.subject, right.subject) for span in text.indexed.find_name(name)]
-        spans = [span for span, _ in names] + [*left_matches, *right_matches]
+        names = [(span, name) for name in (first.subject, second.subject) for span in text.indexed.find_name(name)]
+        spans = [span for span, _ in names] + [*first_matches, *second_matches]
         borders = [
             match.start()
             for match in _BORDER.finditer(text.indexed.text)
@@ -35,13 +35,13 @@ def swapped_subjects(text: MatchedText) -> tuple[tuple[str, str], ...]:
         ]
         clause_names: list[set[str | None]] = []
         attributed: list[set[str | None]] = []
-        for matches in (left_matches, right_matches):
+        for matches in (first_matches, second_matches):
             by_value = {span: _only_name(span, names, borders) for span in matches}
             clause_names.append(set(by_value.values()))
             attributed.append({name or _last_name_before(span, names) for span, name in by_value.items()})
-        exchanged = [{right.subject}, {left.subject}]
+        exchanged = [{second.subject}, {first.subject}]
         if attributed == exchanged or clause_names[0] == exchanged[0] or clause_names[1] == exchanged[1]:
-            pairs.append((f"{left.predicate} of {left.subject}", f"{right.predicate} of {right.subject}"))
+            pairs.append((f"{first.predicate} of {first.subject}", f"{second.predicate} of {second.subject}"))
     return tuple(pairs)
 
 

@@ -180,9 +180,9 @@ class TextIndex:
         remark = re.compile(r"\s*\(([^()]*)\)").match(self.text, end)
         return remark is None or letters(words(remark.group(1)), 0) in wording.remark
 
-    def in_same_sentence(self, left: Span, right: Span) -> bool:
+    def in_same_sentence(self, first: Span, second: Span) -> bool:
         """Whether two spans are in the same sentence."""
-        start, end = min(left[1], right[1]), max(left[0], right[0])
+        start, end = min(first[1], second[1]), max(first[0], second[0])
         return _NEXT_SENTENCE.search(self.text, start, end + 1) is None
 
 

@@ -93,18 +93,18 @@ def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
         for pattern in _compatible(patterns, slots)
     ]
     slots_with_clear_phrase = {pattern.slot for _, pattern in matches if not pattern.vague}
-    found: list[Mention] = []
+    value_mentions: list[Mention] = []
     for span, pattern in matches:
         if pattern.values and not (pattern.vague and pattern.slot in slots_with_clear_phrase):
-            found.append(Mention(pattern.slot, _value_of(pattern, slots, found), span))
-    return found
+            value_mentions.append(Mention(pattern.slot, _value_of(pattern, slots, value_mentions), span))
+    return value_mentions
 
 
 def expresses(text: str, slot: str, value: str) -> bool:
     """Whether `text` expresses `value` of `slot`, in the plain reading."""
     value = canonical(slot, value)
-    found = mentions(unicodedata.normalize("NFC", text), {slot: (value,)}, "plain")
-    return any(mention.slot == slot and mention.value == value for mention in found)
+    value_mentions = mentions(unicodedata.normalize("NFC", text), {slot: (value,)}, "plain")
+    return any(mention.slot == slot and mention.value == value for mention in value_mentions)
 
 
 @lru_cache(maxsize=1 << 10)  # called once per triple with the same text
