@@ -191,11 +191,11 @@ def test_references_of_webnlg_express_95_percent_of_the_values_and_have_few_faul
     checker, _, records = webnlg
     checks = [(checker.check(record, text), text) for record, text in texts_of(records("dev"))]
     values = [value for check, _ in checks for value in check.values]
-    how = Counter(value.kind for value in values)
-    assert how.total() > 6800
+    kinds = Counter(value.kind for value in values)
+    assert kinds.total() > 6800
     misses = Counter(str(value) for value in values if not value.whole)
-    assert misses.total() <= 0.05 * how.total(), f"{how}\nmost frequent: {misses.most_common(20)}"
-    assert how["lexicon"] < 0.02 * how.total(), "too few values match literally or by rule"
+    assert misses.total() <= 0.05 * kinds.total(), f"{kinds}\nmost frequent: {misses.most_common(20)}"
+    assert kinds["lexicon"] < 0.02 * kinds.total(), "too few values match literally or by rule"
     invented = [(check.invented, text) for check, text in checks if check.invented]
     assert len(invented) <= 0.02 * len(checks), invented[:20]
     assert not any(check.elsewhere for check, _ in checks), "only facts have words of other facts"

@@ -126,7 +126,7 @@ def test_yes_and_no_of_other_predicates_are_words(checker: Checker) -> None:
 )
 def test_truth_values_match_by_learned_phrases(text: str, meaning: str | None) -> None:
     kinds = {value: value_check(value, text, FRIENDLY, "familyFriendly").kind for value in ("yes", "no")}
-    assert [value for value, how in kinds.items() if how == "phrase"] == ([meaning] if meaning else [])
+    assert [value for value, kind in kinds.items() if kind == "phrase"] == ([meaning] if meaning else [])
     assert {*kinds.values()} <= {"phrase", "part", "missing"}
 
 
@@ -280,7 +280,7 @@ def test_a_date_matches_only_itself(first: date, second: date) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "how", "where"),
+    ("value", "text", "kind", "mention"),
     [
         ("1235 K", "It melts at 1235 K.", "literal", "1235 K"),
         ("1235 K", "It melts at 1235 kelvin.", "literal", "1235 kelvin"),
@@ -292,6 +292,6 @@ def test_a_date_matches_only_itself(first: date, second: date) -> None:
         ("1235 K", "It melts.", "missing", None),
     ],
 )
-def test_the_kind_and_span_of_a_number(value: str, text: str, how: str, where: str | None) -> None:
+def test_the_kind_and_span_of_a_number(value: str, text: str, kind: str, mention: str | None) -> None:
     result = value_check(value, text)
-    assert (result.kind, result.span and text[slice(*result.span)]) == (how, where)
+    assert (result.kind, result.span and text[slice(*result.span)]) == (kind, mention)
