@@ -136,7 +136,7 @@ class Generator:
             request.restart()
         for batch in batches_of(insufficient):
             self._write_batch(batch)
-        return [item.best()[: item.count] if isinstance(item, Request) else [item] for item in items]
+        return [item.best_texts()[: item.count] if isinstance(item, Request) else [item] for item in items]
 
     def _request(
         self, record: Record, candidates: Candidates, count: int, config: InferenceConfig

@@ -212,7 +212,7 @@ class RecordConstraints:
                 and starts_correctly(text_before, text, begins_sentence, entities)
                 and self._grammar.completes_sentences(text_before, text)
                 and (begins_sentence or not self._grammar.runs_on(text_before, text))
-                and not (is_last and checker.unnamed(self.record, self._text([*words_before, *fact])))
+                and not (is_last and checker.unnamed_subjects(self.record, self._text([*words_before, *fact])))
                 and self._expresses_predicates(group, self._open_sentence(words_before), fact)
             )
 

@@ -69,7 +69,7 @@ class Request:
         if self.config.choice == "consensus":
             self.threshold -= MARGIN
 
-    def useful(self, texts: Iterable[Generation]) -> list[Generation]:
+    def useful_texts(self, texts: Iterable[Generation]) -> list[Generation]:
         """The texts that are not below the threshold.
 
         Texts below it must not affect the result, since the order of the plans decides whether they are decoded.
@@ -79,19 +79,19 @@ class Request:
     @property
     def needs_constraints(self) -> bool:
         """Whether too few texts of the unconstrained search are accepted."""
-        return self.constraints is not None and len(self.useful(self.accepted)) < self.count
+        return self.constraints is not None and len(self.useful_texts(self.accepted)) < self.count
 
     @property
     def has_enough(self) -> bool:
         """Whether the constrained search has `count` complete texts, so that other plans need not be decoded."""
         return self.constrained and sum(map(_is_complete, self.accepted)) >= self.count
 
-    def best(self) -> list[Generation]:
+    def best_texts(self) -> list[Generation]:
         """The accepted texts, best first; the consensus includes all useful texts of the unconstrained search."""
-        accepted = self.useful(self.accepted)
+        accepted = self.useful_texts(self.accepted)
         if self.config.choice == "consensus":
             accepted = by_consensus(
-                accepted, self.consensus_samples if self.constrained else self.useful(self.rejected)
+                accepted, self.consensus_samples if self.constrained else self.useful_texts(self.rejected)
             )
         unconstrained = {text.text for text in self.unconstrained_texts}
         return [*self.unconstrained_texts, *(text for text in accepted if text.text not in unconstrained)]
@@ -99,8 +99,8 @@ class Request:
     def restart(self) -> None:
         """Starts the constrained search, which begins with the plan of the best text."""
         self.plans.sort(key=lambda plan: plan is not self.best_plan)
-        self.unconstrained_texts = self.best()
-        self.consensus_samples = self.useful((*self.accepted, *self.rejected))
+        self.unconstrained_texts = self.best_texts()
+        self.consensus_samples = self.useful_texts((*self.accepted, *self.rejected))
         self.constrained, self.accepted, self.rejected = True, [], []
         self.threshold, self.first_hypothesis = -math.inf, None
 

@@ -102,9 +102,10 @@ class Checker:
         """Yields (name, value) of each field of `TextCheck`, cheapest first; arguments as in `check`."""
         is_fact, indexed = triples is not None, TextIndex(text, initial)
         required = record.triples if triples is None else [record.triples[index] for index in sorted(triples)]
-        named = _name_spans(record, (triple.subject for triple in required), indexed)
-        yield "unnamed", _unnamed(named if subjects is None else _name_spans(record, subjects, indexed))
-        matched = MatchedText(record, required, indexed, self._values(required, indexed, named), named)
+        subject_spans = _name_spans(record, (triple.subject for triple in required), indexed)
+        yield "unnamed", _unnamed(subject_spans if subjects is None else _name_spans(record, subjects, indexed))
+        values = self._values(required, indexed, subject_spans)
+        matched = MatchedText(record, required, indexed, values, subject_spans)
         yield "values", tuple(_check_value(matched, triple, spans) for triple, spans in matched.matches())
         yield "repeated", repeated_words(matched) + (repeated_values(matched) if is_fact else ())
         yield "misplaced", misplaced_triples(matched, self.lexicon, 1.0 if is_fact else _MAX_NEW_WORD_RATE, initial)
@@ -117,7 +118,7 @@ class Checker:
         yield "unsupported", unsupported_words(matched, self.lexicon, self.allowed(record.triples))
         yield "swapped", swapped_predicates(matched, self.lexicon.contexts) + swapped_subjects(matched)
 
-    def unnamed(self, record: Record, text: str) -> tuple[str, ...]:
+    def unnamed_subjects(self, record: Record, text: str) -> tuple[str, ...]:
         """The subjects of `record` that no sentence of `text` names, in full or in parts."""
         return _unnamed(_name_spans(record, (triple.subject for triple in record.triples), TextIndex(text)))
 

@@ -74,6 +74,6 @@ def test_constrained_texts_are_ranked_by_similarity_to_unconstrained_texts() -> 
     request.restart()
     request.add(text("By the Cam, there is Aromi.", -1.0), plan, True)
     request.add(text("The inn Aromi is by Cam.", -1.2), plan, True)
-    assert [item.text for item in request.best()] == ["The inn Aromi is by Cam.", "By the Cam, there is Aromi."]
+    assert [item.text for item in request.best_texts()] == ["The inn Aromi is by Cam.", "By the Cam, there is Aromi."]
     request.config = replace(config, choice="score")
-    assert request.best()[0].text == "By the Cam, there is Aromi."
+    assert request.best_texts()[0].text == "By the Cam, there is Aromi."

@@ -284,7 +284,7 @@ def test_subjects_must_be_named_in_full() -> None:
     assert PLAIN.check(item, "She was born in 1815.", [0]).unnamed == ("Ada King",)
     assert PLAIN.check(item, "She was born in 1815.", [0], subjects=()).unnamed == ()
     assert PLAIN.check(item, "Ada King was born in 1815.", [0], subjects=("Ida Rhodes",)).unnamed == ("Ida Rhodes",)
-    assert PLAIN.unnamed(item, "Ada King and ida rhodes") == ()
+    assert PLAIN.unnamed_subjects(item, "Ada King and ida rhodes") == ()
 
 
 def test_texts_of_a_record_without_a_subject_need_no_name() -> None:

@@ -198,7 +198,7 @@ def test_values_inside_other_names_and_numbers_are_incomplete(
 )
 def test_a_subject_is_named_in_parts_in_a_sentence(others: tuple[str, ...], text: str, named: bool) -> None:
     item = record("isPartOf = Bo County, Oz", *others, subject="Ulm, Oz")
-    assert PLAIN.unnamed(item, text) == PLAIN.check(item, text).unnamed == (() if named else ("Ulm, Oz",))
+    assert PLAIN.unnamed_subjects(item, text) == PLAIN.check(item, text).unnamed == (() if named else ("Ulm, Oz",))
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
