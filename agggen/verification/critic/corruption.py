@@ -142,7 +142,8 @@ class Corruptor:
         self._random.shuffle(example.triples)
         words: list[str] = []
         for subject, predicate, value in example.triples:
-            parts = {"{s}": value_words(subject, False), "{p}": predicate_words(predicate), "{o}": value_words(value)}
+            subject_words = value_words(subject, qualifier=False)
+            parts = {"{s}": subject_words, "{p}": predicate_words(predicate), "{o}": value_words(value)}
             for part in self._random.choice(_CLAUSES):
                 words += parts.get(part, (part,))
             words.append(".")
@@ -163,7 +164,7 @@ class Corruptor:
                 new_words = self._random_name()
             if set(new_words) & set(example.words):
                 continue
-            example.splice(starts, len(words), new_words, False)
+            example.splice(starts, len(words), new_words, invented=False)
             new_name = " ".join(word.lstrip("#") for word in new_words)
             example.triples = [
                 (new_name if subject == entity else subject, predicate, new_name if value == entity else value)
@@ -179,7 +180,7 @@ class Corruptor:
         if not starts or replacement is None:
             return
         before = list(example.words)
-        example.splice([self._random.choice(starts)], len(words), replacement, True)
+        example.splice([self._random.choice(starts)], len(words), replacement, invented=True)
         example.mark_lost(before, WRONG)
 
     def _truncate_value(self, example: Example, index: int) -> None:
@@ -190,7 +191,7 @@ class Corruptor:
         if not remaining or len(remaining) == len(words) or all(len(word) < 4 for word in set(words) - set(remaining)):
             return
         before = list(example.words)
-        example.splice(starts, len(words), tuple(remaining), False)
+        example.splice(starts, len(words), tuple(remaining), invented=False)
         example.mark_lost(before, PART)
 
     def _exchange_values(self, example: Example) -> None:
@@ -202,9 +203,8 @@ class Corruptor:
 
     def _exchange_pair(self, example: Example, first: int, second: int) -> bool:
         """Exchanges the values of two triples in the text; returns whether this was possible."""
-        (subject, predicate, value), (other_subject, other_predicate, other_value) = (
-            example.triples[index] for index in (first, second)
-        )
+        subject, predicate, value = example.triples[first]
+        other_subject, other_predicate, other_value = example.triples[second]
         if value in (other_value, other_subject) or other_value == subject:
             return False
         if (subject, predicate) == (other_subject, other_predicate):
@@ -215,8 +215,8 @@ class Corruptor:
         (words, (start,)), (later_words, (later_start,)) = sorted(mentions, key=lambda mention: mention[1])
         if start + len(words) > later_start:
             return False
-        example.splice([later_start], len(later_words), words, False)
-        example.splice([start], len(words), later_words, False)
+        example.splice([later_start], len(later_words), words, invented=False)
+        example.splice([start], len(words), later_words, invented=False)
         example.labels[first] = example.labels[second] = WRONG
         return True
 
@@ -226,7 +226,7 @@ class Corruptor:
         replacement = self._other_value(example, subject, None)
         if not starts or replacement is None:
             return
-        example.splice(starts, len(words), replacement, True)
+        example.splice(starts, len(words), replacement, invented=True)
         for index in example.expressed:
             name, _, value = example.triples[index]
             if subject in (name, value):
@@ -267,7 +267,7 @@ class Corruptor:
         for number, (_, index) in enumerate(negated):
             example.labels[index] = UNKNOWN if number else WRONG
         if negated:
-            example.splice([verb + 1], 0, (_VERBS[example.words[verb]],), False)
+            example.splice([verb + 1], 0, (_VERBS[example.words[verb]],), invented=False)
 
     def _insert_sentence(self, example: Example) -> None:
         source = self._random.choice(self._texts)
@@ -330,7 +330,7 @@ class Corruptor:
         subject, predicate, value = example.triples[index]
         words, starts = locate(value, example.words)
         replacement = self._random.choice(self._values[predicate] if self._random.random() < 0.7 else self._names)
-        if starts and not set(value_words(replacement, False)) <= set(example.words):
+        if starts and not set(value_words(replacement, qualifier=False)) <= set(example.words):
             example.triples[index], example.labels[index] = (subject, predicate, replacement), WRONG
             example.mark_invented(words, starts)
 
@@ -373,13 +373,13 @@ class Corruptor:
         for _ in range(6):
             chance = self._random.random()
             if chance < 0.45 and predicate in self._values:
-                words = value_words(self._random.choice(self._values[str(predicate)]), False)
+                words = value_words(self._random.choice(self._values[str(predicate)]), qualifier=False)
             elif chance < 0.65:
-                words = value_words(self._random.choice(self._names), False)
+                words = value_words(self._random.choice(self._names), qualifier=False)
             elif chance < 0.8:
                 words = self._random_name()
             else:
-                words = self._with_changed_word(value_words(value, False))
+                words = self._with_changed_word(value_words(value, qualifier=False))
             if not set(words) <= record_words:
                 return words
         return None

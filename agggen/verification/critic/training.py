@@ -185,11 +185,11 @@ def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
     critic.reliability = bins
 
 
-def reliability(probabilities: Tensor, outcomes: Tensor, bins: int = 10) -> list[tuple[float, float, int]]:
-    """The reliability diagram: (mean probability, share of outcomes, count) of each non-empty bin of equal width."""
-    bin_of = (probabilities * bins).long().clamp(max=bins - 1)
+def reliability(probabilities: Tensor, outcomes: Tensor) -> list[tuple[float, float, int]]:
+    """The reliability diagram: (mean probability, share of outcomes, count) of the non-empty ones of ten bins."""
+    bin_of = (probabilities * 10).long().clamp(max=9)
     return [
         (probabilities[members].mean().item(), outcomes[members].float().mean().item(), int(members.sum()))
-        for number in range(bins)
+        for number in range(10)
         if (members := bin_of == number).any()
     ]
