@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, resolve_included
+from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, resolve_shipped
 from agggen.config import flatten
 from agggen.corpora.catalogue import list_corpora
 from agggen.corpora.rejects import Reject, check_reject_share
@@ -115,7 +115,7 @@ def bundle_folder(address: Path | str) -> Path:
     """
     if "://" in str(address) or str(address).startswith("models:"):
         return resolve_name(_REMOTE)(address)
-    path = Path(resolve_included(str(address)))
+    path = Path(resolve_shipped(str(address)))
     if (path / "bundle" / "manifest.json").is_file():
         path = path / "bundle"
     check_bundle(path)

@@ -56,7 +56,7 @@ def cross_validated(
     rated: Sequence[RatedText], checked: Sequence[CheckedText], errors: np.ndarray
 ) -> dict[str, object]:
     """Correlations per text and per system, the share of passing texts, and the share of errors among them."""
-    mentioned, named = np.array([text.shares for text in checked]).T
+    mentioned, named = np.array([text.mention_shares for text in checked]).T
     risk = np.array([text.risk for text in checked])
     result: dict[str, object] = {}
     for dimension, score_name in (("DataCoverage", "coverage"), ("Correctness", "correctness")):

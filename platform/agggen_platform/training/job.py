@@ -175,7 +175,7 @@ def train_job(
             except StoppedEarlyError:
                 raise
             except StoppedError as error:
-                raise stop.stopped(error) from error
+                raise stop.with_exit_code(error) from error
             meter.close()  # all checkpoints are written
             run_claim()
             bundle = bundle_of(run_config_of(config), prepared, model, metrics, data.sources)
