@@ -24,7 +24,7 @@ from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
 from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.choice import AUTO, config_for
-from agggen.training.data import Data, bundle_folder, check_same, training_data, training_dataset
+from agggen.training.data import Data, bundle_folder, check_unchanged, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
 from agggen.training.progress import ProgressLines, to_stderr
 from agggen.training.stopping import StopRequest
@@ -237,7 +237,9 @@ def _train_in_folder(
     if bundle_path.exists() and not finished:
         raise BundleError(f"{bundle_path} is not a bundle (no manifest.json): remove it, or choose another output")
     if run_file.is_file():
-        check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
+        check_unchanged(
+            json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output"
+        )
     elif not finished:
         folder.mkdir(parents=True, exist_ok=True)
         run_file.write_text(json.dumps(identity, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

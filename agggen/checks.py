@@ -55,7 +55,7 @@ class CheckedText(PrettyPrinted):
 
     @cached_property
     def mention_shares(self) -> tuple[float, float]:
-        """Fraction of values that are mentioned (by the lenient or strict check), and fraction of subjects that are named."""
+        """Fractions of values that are mentioned (by the lenient or strict check) and of subjects that are named."""
         values = zip(verify(self.record, self.text).checks, self.result.values, strict=True)
         n_unmentioned = sum(not (lenient.mentioned or strict.whole) for lenient, strict in values)
         n_subjects = len({triple.subject for triple in self.record.triples})

@@ -44,12 +44,12 @@ class ProgressLines:
 
 def writing_lines(total: int, print_line: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
     """A function that prints the number of finished records, at most every ten seconds."""
-    last = time.monotonic()
+    last_printed = time.monotonic()
 
-    def show(done: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SECONDS_BETWEEN_NOTES:
-            last = time.monotonic()
-            print_line(f"written: {done:,} of {total:,} records")
+    def show(n_finished: int) -> None:
+        nonlocal last_printed
+        if time.monotonic() - last_printed >= _SECONDS_BETWEEN_NOTES:
+            last_printed = time.monotonic()
+            print_line(f"written: {n_finished:,} of {total:,} records")
 
     return show
