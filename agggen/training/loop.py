@@ -331,7 +331,7 @@ class Trainer:
             return -model.log_likelihood(batch, config.alignment_penalty).sum()
 
     def _scored_positions(self, examples: Sequence[Example]) -> int:
-        """Number of tokens including END, once per text for the plain Transformer, once per fact for the joint model."""
+        """Number of tokens with END, which occurs once per text for the plain Transformer, once per fact otherwise."""
         return sum(text_costs(examples) if self.stage == "baseline" else (e.n_target for e in examples))
 
     @torch.no_grad()
