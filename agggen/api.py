@@ -26,7 +26,7 @@ from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.choice import AUTO, config_for
 from agggen.training.data import Data, bundle_folder, check_unchanged, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
-from agggen.training.progress import ProgressLines, to_stderr
+from agggen.training.progress import ProgressLines, print_to_stderr
 from agggen.training.stopping import StopRequest
 from agggen.verification.results import check_paired
 
@@ -216,7 +216,7 @@ def adapt(
         BundleError, ConfigError, CorpusError, StoppedError, TrainingError: see `load_model` and `train`.
     """
     address = model.path if isinstance(model, Model) else model
-    note = to_stderr if progress is True else lambda message: None
+    note = print_to_stderr if progress is True else lambda message: None
     dataset, overrides = training_dataset(data), as_overrides(settings)
     config, records = adaptation(RunConfig, address, dataset, replay, overrides, max_reject_share, note)
     return _train_in_folder(config, records, Path(output), callbacks, progress, max_reject_share)

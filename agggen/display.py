@@ -60,12 +60,12 @@ def _rows(results: Sequence[Any]) -> list[dict[str, Any]]:
     return [row for result in results for row in (_rows(result) if isinstance(result, Results) else [result.as_dict()])]
 
 
-def groups(states: Sequence[State]) -> list[str]:
+def group_labels(states: Sequence[State]) -> list[str]:
     """Each group in the notation of plans: ``[near "customer rating"]``, or ``[]`` for an empty group."""
     return [str(Plan((state,))) if state else "[]" for state in states]
 
 
-def plain(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
+def plain_text(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
     """Plain text, one line each: `head`, `text`, each fact (its group and segment), each remark."""
     width = max((len(group) for group, _ in facts), default=0)
     return "\n".join([head, text, *(f"  {group:<{width}}  {piece.strip()}" for group, piece in facts), *remarks])

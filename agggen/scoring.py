@@ -16,7 +16,7 @@ from agggen.report import Report
 from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate_task
 from agggen.report.sections import TextMetrics, protocol_of
-from agggen.training.progress import writing_lines
+from agggen.training.progress import progress_printer
 
 
 def evaluate(
@@ -64,7 +64,7 @@ def evaluate(
         segmenter=loaded_model.bundle.fact_segmenter(run_archives),
         device=str(loaded_model.generator.device),
     )
-    return evaluate_task(task, writing_lines(len(task.records)), note=lambda message: None)
+    return evaluate_task(task, progress_printer(len(task.records)), note=lambda message: None)
 
 
 def _reference_texts(reference: Any) -> list[str]:

@@ -53,7 +53,8 @@ class _Relaxation:
         self.members = np.zeros((len(groups), scores.n_predicates))
         for row, group in enumerate(groups):
             self.members[row, list(group)] = 1.0
-        self.begins = np.searchsorted(self.first, np.arange(scores.n_predicates))  # sorted by first predicate
+        # The first row of the groups that begin with each predicate; rows are sorted by first predicate.
+        self.first_rows = np.searchsorted(self.first, np.arange(scores.n_predicates))
         self.transition = np.where(np.eye(scores.n_predicates, dtype=bool), -np.inf, scores.out)
         self.prices = np.zeros(scores.n_predicates)
 
@@ -69,8 +70,8 @@ class _Relaxation:
             future = self.f[np.maximum(n_left - self.size, 0), self.last]
             scores = self.scores.group_scores(self.states, self.size == n_left)
             self.values.append(np.where(is_possible, scores + future - price, -np.inf))
-            best_into = np.maximum.reduceat(self.values[-1], self.begins)
-            self.f[n_left] = (self.transition + best_into).max(1)
+            best_by_first = np.maximum.reduceat(self.values[-1], self.first_rows)
+            self.f[n_left] = (self.transition + best_by_first).max(1)
 
     def relaxed_plan(self, transition: Floats, n_unused: int) -> tuple[float, Counter[int]]:
         """Value (minus prices) and predicate counts of the best relaxed plan after `transition` (J,), in log p."""

@@ -34,7 +34,7 @@ Reduce = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class _Layer:
-    """The n used sets of one cardinality p; r = J - p predicates are unused, and C groups start with each of the r."""
+    """Tables of the n used sets of cardinality p. r = J - p predicates are unused; C groups begin with each of them."""
 
     sets: Ints  # (n,) bit masks
     used: Ints  # (n, p) ascending

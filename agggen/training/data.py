@@ -23,7 +23,7 @@ _REMOTE_FETCHER = "agggen_platform.storage.bundles:get_bundle"
 
 
 @dataclass(frozen=True)
-class Start:
+class StartBundle:
     """The bundle at ``training.start``."""
 
     bundle: Bundle
@@ -42,7 +42,7 @@ class Data:
     """The fingerprint of the segmenter, or ``corpus`` if the corpus has facts."""
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
     """Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits."""
-    start: Start | None = None
+    start: StartBundle | None = None
     """The bundle of the initial weights; None: random weights."""
 
     @property
@@ -100,9 +100,9 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     )
 
 
-def _load_start(address: str) -> Start:
+def _load_start(address: str) -> StartBundle:
     path = bundle_folder(address)
-    return Start(load_bundle(path), fingerprint(path))
+    return StartBundle(load_bundle(path), fingerprint(path))
 
 
 def bundle_folder(address: Path | str) -> Path:
