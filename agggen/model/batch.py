@@ -104,21 +104,26 @@ def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
         targets.append([token for fact in facts for token in (*fact, END)])
         lengths.append([len(fact) + 1 for fact in facts])
         starts.append([sum(lengths[-1][:index]) for index in range(len(facts))])
-    no_constraint = [[0] * len(row) for row in starts]
+    no_masks = [[0] * len(fact_starts) for fact_starts in starts]
+    required: Sequence[Sequence[int]] = no_masks
+    forbidden: Sequence[Sequence[int]] = no_masks
+    if not single_fact:
+        required = [example.required or masks for example, masks in zip(examples, no_masks, strict=True)]
+        forbidden = [example.forbidden or masks for example, masks in zip(examples, no_masks, strict=True)]
     return Batch(
-        source=_padded([e.source for e in examples], PAD),
-        triple=_padded([e.triple for e in examples], -1),
-        role=_padded([e.role for e in examples], 0),
-        predicates=_padded([e.predicates for e in examples], 0),
-        n_triples=torch.tensor([len(e.predicates) for e in examples]),
+        source=_padded([example.source for example in examples], PAD),
+        triple=_padded([example.triple for example in examples], -1),
+        role=_padded([example.role for example in examples], 0),
+        predicates=_padded([example.predicates for example in examples], 0),
+        n_triples=torch.tensor([len(example.predicates) for example in examples]),
         inputs=_padded(inputs, PAD),
         targets=_padded(targets, PAD),
         fact_start=_padded(starts, 0),
         fact_length=_padded(lengths, 0),
-        n_facts=torch.tensor([len(row) for row in starts]),
-        required=_padded(no_constraint if single_fact else [e.required or [0] * len(e.facts) for e in examples], 0),
-        forbidden=_padded(no_constraint if single_fact else [e.forbidden or [0] * len(e.facts) for e in examples], 0),
-        max_size=torch.tensor([e.max_size for e in examples]),
+        n_facts=torch.tensor([len(fact_starts) for fact_starts in starts]),
+        required=_padded(required, 0),
+        forbidden=_padded(forbidden, 0),
+        max_size=torch.tensor([example.max_size for example in examples]),
     )
 
 

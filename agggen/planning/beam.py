@@ -28,8 +28,8 @@ def beam_plans(scores: PlanScores, k: int, prefix: IndexPlan = (), width: int = 
         for row, (_, plan) in enumerate(beam):
             used[row, [index for group in plan for index in group]] = True
         transition = np.stack([scores.out[plan[-1][-1]] if plan else scores.start for _, plan in beam])
-        score = np.array([score for score, _ in beam])[:, None]
-        total = np.where(used, -np.inf, score + transition)  # (beam, J), by first predicate of the next group
+        partial_scores = np.array([score for score, _ in beam])[:, None]
+        total = np.where(used, -np.inf, partial_scores + transition)  # (beam, J), by first predicate of the next group
         for states, member in zip(by_size[: n - n_used], members, strict=False):
             ends = np.array(n_used + member.shape[1] == n)
             value = total[:, member[:, 0]] + scores.group_scores(states, ends)  # (beam, S_size)

@@ -64,12 +64,13 @@ class _Relaxation:
         price = self.members @ self.prices
         self.f = np.full((n_unused + 1, n), -np.inf)
         self.f[0] = 0.0
-        self.values: list[Floats] = []  # by n - 1: (rows,) value, minus prices, of a next group and its continuation
+        # By n_left - 1: (rows,) value, minus prices, of a next group and its continuation.
+        self.values: list[Floats] = []
         for n_left in range(1, n_unused + 1):
             is_possible = self.size <= n_left
             future = self.f[np.maximum(n_left - self.size, 0), self.last]
-            scores = self.scores.group_scores(self.states, self.size == n_left)
-            self.values.append(np.where(is_possible, scores + future - price, -np.inf))
+            group_scores = self.scores.group_scores(self.states, self.size == n_left)
+            self.values.append(np.where(is_possible, group_scores + future - price, -np.inf))
             best_by_first = np.maximum.reduceat(self.values[-1], self.first_rows)
             self.f[n_left] = (self.transition + best_by_first).max(1)
 

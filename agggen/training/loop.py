@@ -166,7 +166,8 @@ class Trainer:
             lr=0.0,
             betas=(0.9, config.beta2),
         )
-        self.total_steps = sum(math.ceil(len(self._batches(e)) / config.accumulate) for e in range(config.epochs))
+        batch_counts = [len(self._batches(epoch)) for epoch in range(config.epochs)]
+        self.total_steps = sum(math.ceil(count / config.accumulate) for count in batch_counts)
         warmups = (config.warmup, config.transition_warmup or config.warmup)
         factors = [schedule(config.schedule, warmup, self.total_steps) for warmup in warmups]
         self._rates = list(zip((config.learning_rate, config.transition_learning_rate), factors, strict=True))
@@ -332,7 +333,7 @@ class Trainer:
 
     def _scored_positions(self, examples: Sequence[Example]) -> int:
         """Number of tokens with END, which occurs once per text for the plain Transformer, once per fact otherwise."""
-        return sum(text_costs(examples) if self.stage == "baseline" else (e.n_target for e in examples))
+        return sum(text_costs(examples) if self.stage == "baseline" else (example.n_target for example in examples))
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
