@@ -136,7 +136,7 @@ def load_model(address: Path | str, device: str = "cpu") -> Model:
     """Loads a model.
 
     Args:
-        address: the folder of a bundle or a run, ``elements`` (the included bundle), ``s3://...``, or a model of the
+        address: the folder of a bundle or a run, ``elements`` (the shipped bundle), ``s3://...``, or a model of the
             registry, ``models:/NAME@ALIAS``.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
@@ -200,7 +200,7 @@ def adapt(
 ) -> Model:
     """Fine-tunes a model on new data and writes ``OUTPUT/bundle``; a repeated call resumes as in `train`.
 
-    Embeddings of new words and predicates are added. Texts of the model's training corpus are mixed in against
+    Embeddings of new words and predicates are added. Texts of the model's training corpus are mixed in to prevent
     catastrophic forgetting (``training={"replay": 0.5}``: half of all texts).
 
     Args:

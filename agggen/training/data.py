@@ -106,7 +106,7 @@ def _load_start(address: str) -> StartBundle:
 
 
 def bundle_folder(address: Path | str) -> Path:
-    """The folder of the bundle at `address`: the folder of a bundle or a run, ``elements`` (the included bundle), or a
+    """The folder of the bundle at `address`: the folder of a bundle or a run, ``elements`` (the shipped bundle), or a
     remote address, from which a copy is fetched.
 
     Raises:
