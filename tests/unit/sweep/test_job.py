@@ -110,7 +110,7 @@ def test_the_identity_names_every_segmenter_and_corpus_of_the_space(tmp_path: Pa
 def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The identity has the fingerprint of the start under its address, by which trials share a baseline."""
     starts = {"a": StartBundle(Bundle(*[None] * 3), "1"), "b": StartBundle(Bundle(*[None] * 3), "2")}  # type: ignore[arg-type]
-    monkeypatch.setattr("agggen.training.data._start", starts.__getitem__)
+    monkeypatch.setattr("agggen.training.data._load_start", starts.__getitem__)
     config = config_of(write_corpus(tmp_path / "toy"))
     without = _identity(config, SETTINGS)["data"]
     started = replace(config, training=replace(config.training, start="a"))
