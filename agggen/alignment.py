@@ -24,7 +24,7 @@ from agggen.text.linearise import CAMEL_CASE
 from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
-_THRESHOLD = 0.5
+_MIN_OVERLAP = 0.5
 """Minimum fraction of a triple's words that a fact must contain for a hard alignment."""
 
 _SYNONYMS = {
@@ -56,7 +56,7 @@ def _year_month_day(match: re.Match[str]) -> str:
     return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
 
 
-def _normal(word: str) -> str:
+def _normal_form(word: str) -> str:
     if word.isdigit():
         return word.lstrip("0") or "0"
     if not word.isalpha():
@@ -79,13 +79,17 @@ def words(text: str) -> tuple[str, ...]:
     text = _ISO_DATE.sub(_year_month_day, text)
     text = _DAY_FIRST_DATE.sub(_year_month_day, text)
     text = _ORDINAL.sub("", _DECIMAL_ZEROS.sub("", _THOUSANDS.sub("", text)))
-    folded = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).lower()
-    return tuple(_normal(word) for word in _WORD.findall(folded) if word not in _FUNCTION_WORDS)
+    decomposed = unicodedata.normalize("NFKD", text)
+    folded = "".join(char for char in decomposed if not unicodedata.combining(char)).lower()
+    return tuple(_normal_form(word) for word in _WORD.findall(folded) if word not in _FUNCTION_WORDS)
 
 
 @lru_cache(maxsize=1 << 14)
 def triple_words(predicate: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The distinct words of the predicate, and those of the object (none for yes and no) without the predicate's."""
+    """The distinct words of the predicate, and the distinct words of the object that are not in the predicate.
+
+    The objects "yes" and "no" have no words.
+    """
     predicate_words = tuple(dict.fromkeys(words(predicate)))
     object_words = () if value.strip().lower() in ("yes", "no") else words(value)
     return predicate_words, tuple(word for word in dict.fromkeys(object_words) if word not in predicate_words)
@@ -129,24 +133,24 @@ def align(
         scores = [a + b for a, b in zip(predicate_overlap, object_overlap, strict=True)]
         overlap.append(_overlaps(predicate_words + object_words, fact_words))
         best = max(scores)
-        ties = [fact for fact, share in enumerate(scores) if share == best] if best else []
+        ties = [fact for fact, score in enumerate(scores) if score == best] if best else []
         if len(ties) > 1:
-            subject = _overlaps(words(triple.subject), fact_words)
-            ties.sort(key=lambda fact: -subject[fact])  # stable: of equal facts, the first is chosen
+            subject_overlap = _overlaps(words(triple.subject), fact_words)
+            ties.sort(key=lambda fact: -subject_overlap[fact])  # stable: of equal facts, the first is chosen
         fact_of.append(ties[0] if ties else None)
     for index, triple in enumerate(record.triples if complete else ()):
         if fact_of[index] is None:
-            free = [number for number in range(len(facts)) if number not in fact_of]
-            subject = _overlaps(words(triple.subject), fact_words)
-            fact_of[index] = free[0] if free else subject.index(max(subject))
+            unused_facts = [fact for fact in range(len(facts)) if fact not in fact_of]
+            subject_overlap = _overlaps(words(triple.subject), fact_words)
+            fact_of[index] = unused_facts[0] if unused_facts else subject_overlap.index(max(subject_overlap))
     return Alignment(tuple(overlap), tuple(fact_of))
 
 
 def _align_surface(record: Record, facts: Sequence[str], complete: bool) -> Alignment:
     fact_words = [frozenset(fact.lower().split()) for fact in facts]
     overlap = [
-        _overlaps(tuple(set(f"{name} {triple.object}".lower().split())), fact_words)
-        for name, triple in zip(record.predicates, record.triples, strict=True)
+        _overlaps(tuple(set(f"{predicate} {triple.object}".lower().split())), fact_words)
+        for predicate, triple in zip(record.predicates, record.triples, strict=True)
     ]
     fact_of = [row.index(max(row)) if complete or max(row) else None for row in overlap]
     return Alignment(tuple(overlap), tuple(fact_of))
@@ -182,12 +186,12 @@ def hard_constraints(
 
     "release" (the authors' code): each fact votes for the triple with the most predicate words in the fact (no vote if
     tied), and for the triple with the most object words in the fact (if these are at least half of the object). A
-    triple with votes of exactly one fact is required in that fact and forbidden in all other facts. Groups have at most
-    1 triple if the record has no more triples than facts, 2 if it has one triple more than facts, else `max_size`.
+    triple with votes from exactly one fact is required in that fact and forbidden in all other facts. Groups have at
+    most 1 triple if the record has no more triples than facts, 2 if it has one triple more, else `max_size`.
 
-    Each fact keeps at least one group: if all triples would be forbidden in a fact, none is. If a fact requires more
-    triples than the size limit, the limit is raised up to `max_size`; of more than `max_size` required triples, those
-    with the largest overlap stay required and the rest become optional.
+    Each fact keeps at least one group: if all triples would be forbidden in a fact, none is forbidden. If a fact
+    requires more triples than the size limit, the limit is raised up to `max_size`; of more than `max_size` required
+    triples, those with the largest overlap stay required and the others become optional.
 
     Raises:
         AggGenError: there are no facts.
@@ -196,7 +200,7 @@ def hard_constraints(
     if mode == "paper":
         size_limit = max_size
         aligned_facts = zip(alignment.fact_of, alignment.overlap, strict=True)
-        fact_of = tuple(fact if fact is not None and row[fact] >= _THRESHOLD else None for fact, row in aligned_facts)
+        fact_of = tuple(fact if fact is not None and row[fact] >= _MIN_OVERLAP else None for fact, row in aligned_facts)
     else:
         surplus = len(record.triples) - len(facts)
         size_limit = min(max_size, 1 if surplus <= 0 else 2 if surplus == 1 else max_size)
@@ -207,22 +211,23 @@ def hard_constraints(
         aligned_triples = [index for index, aligned in enumerate(fact_of) if aligned == fact]
         best_covered = sorted(aligned_triples, key=lambda index: (-alignment.overlap[index][fact], index))
         required.append(frozenset(best_covered[:max_size]))
-        other_facts = frozenset(i for i, aligned in enumerate(fact_of) if aligned is not None and aligned != fact)
-        forbidden.append(other_facts if mode == "release" and len(other_facts) < len(fact_of) else frozenset())
+        aligned_elsewhere = frozenset(i for i, aligned in enumerate(fact_of) if aligned is not None and aligned != fact)
+        is_forbidden = mode == "release" and len(aligned_elsewhere) < len(fact_of)
+        forbidden.append(aligned_elsewhere if is_forbidden else frozenset())
     return HardAlignment(tuple(required), tuple(forbidden), max(size_limit, *map(len, required)), fact_of)
 
 
 def _votes(record: Record, facts: Sequence[str]) -> tuple[int | None, ...]:
-    """(J,): the fact that voted for the triple; None if none or several did."""
-    words_of = [triple_words(triple.predicate, triple.object) for triple in record.triples]
-    votes: list[set[int]] = [set() for _ in words_of]
+    """(J,): the only fact that voted for the triple (`hard_constraints`); None if no fact or several voted for it."""
+    triple_word_lists = [triple_words(triple.predicate, triple.object) for triple in record.triples]
+    votes: list[set[int]] = [set() for _ in triple_word_lists]
     for fact, text in enumerate(facts):
         fact_words = frozenset(words(text))
-        predicate_counts = [sum(word in fact_words for word in predicate) for predicate, _ in words_of]
+        predicate_counts = [sum(word in fact_words for word in predicate) for predicate, _ in triple_word_lists]
         if max(predicate_counts) and predicate_counts.count(max(predicate_counts)) == 1:
             votes[predicate_counts.index(max(predicate_counts))].add(fact)
-        matched = [(sum(word in fact_words for word in value), len(value)) for _, value in words_of]
-        object_counts = [count if count >= _THRESHOLD * size else 0 for count, size in matched]
+        matches = [(sum(word in fact_words for word in value), len(value)) for _, value in triple_word_lists]
+        object_counts = [count if count >= _MIN_OVERLAP * size else 0 for count, size in matches]
         if max(object_counts):
             votes[object_counts.index(max(object_counts))].add(fact)
     return tuple(next(iter(voters)) if len(voters) == 1 else None for voters in votes)

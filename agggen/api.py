@@ -24,9 +24,9 @@ from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
 from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.choice import AUTO, config_for
-from agggen.training.data import Data, bundle_folder, check_same, training_data, training_dataset
+from agggen.training.data import Data, bundle_folder, check_unchanged, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
-from agggen.training.progress import ProgressLines, to_stderr
+from agggen.training.progress import ProgressLines, print_to_stderr
 from agggen.training.stopping import StopRequest
 from agggen.verification.results import check_paired
 
@@ -54,8 +54,8 @@ class Model:
         Raises:
             ConfigError: a setting is unknown or has an invalid value.
         """
-        changed = [*overrides_of(self.bundle.inference), *overrides, *as_overrides(settings)]
-        return load_config(InferenceConfig, None, changed)
+        all_overrides = [*overrides_of(self.bundle.inference), *overrides, *as_overrides(settings)]
+        return load_config(InferenceConfig, None, all_overrides)
 
     def plan(self, records: Any, k: int = 5, **settings: Any) -> Any:
         """The `k` most probable plans of each record, best first (`Results` of `PlannedRecord`).
@@ -65,11 +65,11 @@ class Model:
         Raises:
             PlanError, RecordError: a record cannot be planned.
         """
-        all_records, single = _record_list(records)
+        all_records, is_single = _record_list(records)
         planned: list[Results[PlannedRecord]] = [
             Results(plans) for plans in self.generator.planner.plan(all_records, k, self.settings(**settings))
         ]
-        return planned[0] if single else Results(planned)
+        return planned[0] if is_single else Results(planned)
 
     def generate(
         self, records: Any, plan: Any = None, *, n_best: int = 1, complete: bool = False, **settings: Any
@@ -86,14 +86,14 @@ class Model:
             PlanError: a plan does not fit its record.
             RecordError: a record has too many triples.
         """
-        all_records, single = _record_list(records)
+        all_records, is_single = _record_list(records)
         plans = [plan] * len(all_records) if plan is None or isinstance(plan, str | Plan) else list(plan)
         if len(plans) != len(all_records):
             raise AggGenError(f"{len(all_records)} records but {len(plans)} plans; pass one plan, or one per record")
-        human_plans = [Plan.parse(item) if isinstance(item, str) else item for item in plans]
+        human_plans = [Plan.parse(entry) if isinstance(entry, str) else entry for entry in plans]
         generated = self.generator.generate(all_records, human_plans, complete, n_best, self.settings(**settings))
         results: list[Any] = [texts[0] if n_best == 1 else Results(texts) for texts in generated]
-        return results[0] if single else Results(results)
+        return results[0] if is_single else Results(results)
 
     def check(self, records: Any, text: Any) -> Any:
         """Checks each text against its record (`agggen.check`), with the lexicon learned from the training texts."""
@@ -104,24 +104,24 @@ class Model:
 
         For `run_archives`, see `Bundle.fact_segmenter`.
         """
-        all_records, single = _record_list(records)
+        all_records, is_single = _record_list(records)
         texts = [text] if isinstance(text, str) else list(text)
         check_paired(all_records, texts)
         facts = self.bundle.fact_segmenter(run_archives).segment(texts)
         aligned: list[AlignedText] = self.generator.align(all_records, facts)
-        return aligned[0] if single else Results(aligned)
+        return aligned[0] if is_single else Results(aligned)
 
     def save(self, folder: Path | str) -> None:
         """Writes the bundle to the new folder `folder`; raises BundleError if it exists."""
         save_bundle(folder, self.bundle)
 
     def __repr__(self) -> str:
-        parameters = sum(parameter.numel() for parameter in self.bundle.model.parameters())
-        return f"agggen.Model({str(self.path)!r}: {parameters:,} parameters, {len(self.predicates):,} predicates)"
+        n_parameters = sum(parameter.numel() for parameter in self.bundle.model.parameters())
+        return f"agggen.Model({str(self.path)!r}: {n_parameters:,} parameters, {len(self.predicates):,} predicates)"
 
 
 def _record_list(records: Any) -> tuple[list[Record], bool]:
-    """`records` as a list, and whether it was a single record; raises RecordError if a single record is invalid."""
+    """`records` as a list, and whether it is a single record; raises RecordError if a single record is invalid."""
     if isinstance(records, Record):
         return [records], True
     if not isinstance(records, Mapping):
@@ -136,7 +136,7 @@ def load_model(address: Path | str, device: str = "cpu") -> Model:
     """Loads a model.
 
     Args:
-        address: the folder of a bundle or a run, ``elements`` (the included bundle), ``s3://...``, or a model of the
+        address: the folder of a bundle or a run, ``elements`` (the shipped bundle), ``s3://...``, or a model of the
             registry, ``models:/NAME@ALIAS``.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
@@ -200,7 +200,7 @@ def adapt(
 ) -> Model:
     """Fine-tunes a model on new data and writes ``OUTPUT/bundle``; a repeated call resumes as in `train`.
 
-    Embeddings of new words and predicates are added. Texts of the model's training corpus are mixed in against
+    Embeddings of new words and predicates are added. Texts of the model's training corpus are mixed in to prevent
     catastrophic forgetting (``training={"replay": 0.5}``: half of all texts).
 
     Args:
@@ -216,7 +216,7 @@ def adapt(
         BundleError, ConfigError, CorpusError, StoppedError, TrainingError: see `load_model` and `train`.
     """
     address = model.path if isinstance(model, Model) else model
-    note = to_stderr if progress is True else lambda message: None
+    note = print_to_stderr if progress is True else lambda message: None
     dataset, overrides = training_dataset(data), as_overrides(settings)
     config, records = adaptation(RunConfig, address, dataset, replay, overrides, max_reject_share, note)
     return _train_in_folder(config, records, Path(output), callbacks, progress, max_reject_share)
@@ -237,7 +237,9 @@ def _train_in_folder(
     if bundle_path.exists() and not finished:
         raise BundleError(f"{bundle_path} is not a bundle (no manifest.json): remove it, or choose another output")
     if run_file.is_file():
-        check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
+        check_unchanged(
+            json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output"
+        )
     elif not finished:
         folder.mkdir(parents=True, exist_ok=True)
         run_file.write_text(json.dumps(identity, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -253,6 +255,6 @@ def _train_in_folder(
             try:
                 model, metrics = fit(config, prepared, FileCheckpointer(folder / "checkpoints"), callbacks, stop=stop)
             except StoppedError as error:
-                raise stop.stopped(error) from error
+                raise stop.with_exit_code(error) from error
             save_bundle(bundle_path, bundle_of(config, prepared, model, metrics, data.sources))
     return load_model(folder)

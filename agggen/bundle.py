@@ -40,9 +40,9 @@ from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
 SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
-"""Folders of the bundles included in agggen, by name; addresses may be these names. `make bundle` trains them."""
+"""Folders of the bundles that agggen ships, by name; the names are valid addresses. `make bundle` trains them."""
 T = TypeVar("T")
-_KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
+_REQUIRED_KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
 FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json", _LEXICON)
 CRITIC_FILES = ("critic.json", "weights.safetensors")
@@ -60,22 +60,22 @@ class Bundle:
     metrics: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)  # fingerprints: corpus splits, segmenter, vocabulary
     facts: str = "embedded"  # the source of the training facts
-    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # of texts without facts
+    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # for texts without facts
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
 
     def generator(self, device: str = "cpu") -> Generator:
-        """A generator with the bundle's model (copied if it is on another device) and inference settings.
+        """A generator with the bundle's inference settings and its model, which is copied if it is on another device.
 
         Raises:
             ConfigError: the device is not available (`device_of`).
         """
-        model, target = self.model, device_of(device)
-        if target != next(model.parameters()).device:
-            model = copy.deepcopy(model).to(target)
+        model, torch_device = self.model, device_of(device)
+        if torch_device != next(model.parameters()).device:
+            model = copy.deepcopy(model).to(torch_device)
         return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
-        """The segmenter of texts without facts.
+        """The segmenter for texts without facts.
 
         Raises:
             ConfigError: the bundle names an AllenNLP archive, whose loading runs code of its author, and `run_archives`
@@ -135,7 +135,7 @@ def write_manifest(path: Path, names: Sequence[str]) -> None:
 
 
 def files_of(manifest: object) -> tuple[str, ...]:
-    """The files that a bundle with this manifest must have: `CRITIC_FILES` if it lists a critic, else `FILES`."""
+    """The files that a folder with this manifest must have: `CRITIC_FILES` for a critic, else `FILES`."""
     return CRITIC_FILES if isinstance(manifest, Mapping) and CRITIC_FILES[0] in manifest else FILES
 
 
@@ -144,17 +144,17 @@ def fingerprint(path: Path | str) -> str:
     return sha256_of(Path(path) / "manifest.json")
 
 
-def resolve_included(address: str) -> str:
-    """The folder of the included bundle with the name `address`; any other address is returned unchanged.
+def resolve_shipped(address: str) -> str:
+    """The folder of the shipped bundle with the name `address`; any other address is returned unchanged.
 
-    A local folder of the same name with a bundle or run takes precedence.
+    A local folder with this name that contains a bundle or a run takes precedence.
     """
     is_folder = (Path(address) / "manifest.json").is_file() or (Path(address) / "bundle" / "manifest.json").is_file()
     return address if address not in SHIPPED or is_folder else str(SHIPPED[address])
 
 
 def check_bundle(path: Path | str) -> None:
-    """Raises BundleError if a file is missing or does not match the manifest; names the first such file."""
+    """Raises BundleError, naming the first file that is missing or does not match the manifest."""
     path = Path(path)
     if not path.is_dir():
         raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its path")
@@ -204,17 +204,17 @@ def load_bundle(path: Path | str) -> Bundle:
 
     path = Path(path)
     description = describe_bundle(path)
-    if missing := sorted(_KEYS - set(description)):
+    if missing := sorted(_REQUIRED_KEYS - set(description)):
         raise BundleError(f"{path}/bundle.json lacks {missing[0]!r}")
     vocabulary = Vocabulary.from_json(read_json(path / "vocabulary.json"))
     encoder = Encoder(vocabulary, tuple(read_json(path / "predicates.json")), description["max_group_size"])
-    config = _build(ModelConfig, description["model"], path)
+    config = _from_json(ModelConfig, description["model"], path)
     inference = dict(description["inference"])
-    inference["beam"] = _build(BeamConfig, inference["beam"], path)
+    inference["beam"] = _from_json(BeamConfig, inference["beam"], path)
     segmenter_values = dict(description["segmenter"])
-    segmenter_values.pop("precomputed", None)  # a removed setting, null in the included bundle
+    segmenter_values.pop("precomputed", None)  # a removed setting, null in the shipped bundle
     if segmenter_values["allennlp"] is not None:
-        segmenter_values["allennlp"] = _build(AllenNLPConfig, segmenter_values["allennlp"], path)
+        segmenter_values["allennlp"] = _from_json(AllenNLPConfig, segmenter_values["allennlp"], path)
     _check_sizes(config, path)
     with torch.random.fork_rng(devices=[]):  # loading must not change the caller's random state
         model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
@@ -225,21 +225,22 @@ def load_bundle(path: Path | str) -> Bundle:
     return Bundle(
         model.eval(),
         encoder,
-        _build(InferenceConfig, inference, path),
+        _from_json(InferenceConfig, inference, path),
         description["config"],
         description["metrics"],
         description["sources"],
         description["facts"],
-        _build(SegmenterConfig, segmenter_values, path),
+        _from_json(SegmenterConfig, segmenter_values, path),
         Lexicon.read(path / _LEXICON),
     )
 
 
-def _build(section: type[T], values: Mapping[str, Any], path: Path) -> T:
-    known = {f.name for f in fields(section)}  # type: ignore[arg-type]
-    if unknown := sorted(set(values) - known):
+def _from_json(section: type[T], values: Mapping[str, Any], path: Path) -> T:
+    """The dataclass `section` with `values` from the bundle at `path`; raises BundleError for an unknown key."""
+    known_keys = {f.name for f in fields(section)}  # type: ignore[arg-type]
+    if unknown := sorted(set(values) - known_keys):
         raise BundleError(
-            f"{path}/bundle.json has {unknown[0]!r}, which is no key of this version's {section.__name__}"
+            f"{path}/bundle.json has {unknown[0]!r}, which is not a key of this version's {section.__name__}"
         )
     return section(**values)
 
@@ -250,15 +251,15 @@ def _check_sizes(config: ModelConfig, path: Path) -> None:
 
     try:
         with safe_open(path / "weights.safetensors", framework="pt") as file:
-            stored = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (no dict)
+            n_stored = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise BundleError(f"{path}/weights.safetensors cannot be read: {error}") from error
     per_layer = config.width * (config.width + config.feed_forward)
-    minimum = config.layers * per_layer + config.predicate_dim + config.max_group_size
-    if minimum > stored:
+    n_required = config.layers * per_layer + config.predicate_dim + config.max_group_size
+    if n_required > n_stored:
         raise BundleError(
-            f"{path}/weights.safetensors does not fit the bundle's configuration: it has {stored:,} numbers; a "
-            f"model of these sizes has at least {minimum:,}"
+            f"{path}/weights.safetensors does not fit the bundle's configuration: it has {n_stored:,} numbers; a "
+            f"model of these sizes has at least {n_required:,}"
         )
 
 

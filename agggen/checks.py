@@ -18,8 +18,8 @@ from agggen.verification.lenient import find_mentions
 from agggen.verification.results import TextCheck
 
 RISK_THRESHOLD = 0.14
-"""Texts of higher risk should be reviewed. Of 712 texts with human ratings, 60 % have at most this risk; 3.5 % of these
-are rated incorrect."""
+"""Texts of higher risk should be reviewed. Of 712 texts with human ratings, 60 % have at most this risk, and only 3.5 %
+of those are rated incorrect."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CheckedText(PrettyPrinted):
     record: Record
     text: str
     result: TextCheck
-    """The rule-based check: strict about values, but without a check of relations."""
+    """The result of the rule-based check, which is strict about values but does not check relations."""
     judgement: Judgement
     """The learned critic's verdict on each triple, and its scores of the text."""
 
@@ -55,29 +55,29 @@ class CheckedText(PrettyPrinted):
 
     @cached_property
     def shares(self) -> tuple[float, float]:
-        """(fraction of triples with a mentioned value by the lenient or strict check, fraction of named subjects)."""
-        mentions = zip(find_mentions(self.record, self.text).checks, self.result.values, strict=True)
-        unmentioned = [value for lenient, value in mentions if not (lenient.mentioned or value.whole)]
-        subjects = {triple.subject for triple in self.record.triples}
-        return 1 - len(unmentioned) / len(self.result.values), 1 - len(self.result.unnamed) / len(subjects)
+        """Fractions of values that are mentioned (by the lenient or strict check) and of subjects that are named."""
+        values = zip(find_mentions(self.record, self.text).checks, self.result.values, strict=True)
+        n_unmentioned = sum(not (lenient.mentioned or strict.whole) for lenient, strict in values)
+        n_subjects = len({triple.subject for triple in self.record.triples})
+        return 1 - n_unmentioned / len(self.result.values), 1 - len(self.result.unnamed) / n_subjects
 
     @property
     def scores(self) -> dict[str, float]:
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
         Coverage and correctness are weighted means of the critic's score (weight 1), the fraction of mentioned values
-        (1) and the fraction of named subjects (1/2; see `shares`), since human ratings depend on all three. Fluency is
-        correctness times the fraction of distinct word bigrams.
+        (1) and the fraction of named subjects (1/2; see `shares`), since human ratings depend on all three.
+        Fluency is correctness times the fraction of the text's word bigrams that are distinct.
         """
         mentioned, named = self.shares
         mention_score = mentioned + named / 2
         correctness = (self.judgement.correctness + mention_score) / 2.5
         words = text_words(self.text)[0]
-        pairs = list(pairwise(words))
+        bigrams = list(pairwise(words))
         return {
             "coverage": (self.judgement.coverage + mention_score) / 2.5,
             "correctness": correctness,
-            "fluency": correctness * len(set(pairs)) / max(1, len(pairs)),
+            "fluency": correctness * len(set(bigrams)) / max(1, len(bigrams)),
         }
 
     @property
@@ -111,35 +111,35 @@ class CheckedText(PrettyPrinted):
 
     def __str__(self) -> str:
         verdicts = zip(self.judgement.verdicts, self.result.values, strict=True)
-        lines = [f"  {verdict.verdict:<12} {value}" for verdict, value in verdicts]
-        return "\n".join([self.text, *lines, self._verdict])
+        lines = [f"  {judged.verdict:<12} {value}" for judged, value in verdicts]
+        return "\n".join([self.text, *lines, self._summary])
 
     def _repr_html_(self) -> str:
         spans = [(f"[{value.triple.predicate}]", value.span) for value in self.result.values if value.span]
         remarks = [str(value) for value in self.result.values if not value.whole]
-        return html_of_spans(self.text, spans, [*remarks, *self.doubts, self._verdict])
+        return html_of_spans(self.text, spans, [*remarks, *self.doubts, self._summary])
 
     @property
-    def _verdict(self) -> str:
+    def _summary(self) -> str:
         scores = ", ".join(f"{name} {score:.2f}" for name, score in self.scores.items())
         return f"check: {'; '.join(self.faults) or 'every value complete, no fault found'}\nscores: {scores}"
 
 
 @cache
-def included_critic() -> Critic:
-    """The critic that is part of agggen, loaded at the first call."""
+def shipped_critic() -> Critic:
+    """The critic that agggen ships, loaded at the first call."""
     return load_critic()
 
 
 def check_all(
     records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None, critic: Critic | None = None
 ) -> list[CheckedText]:
-    """Checks each text against its record, by default without a lexicon and with the included critic.
+    """Checks each text against its record, by default without a lexicon and with the shipped critic.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
     """
-    checker, critic = checker or Checker(), critic or included_critic()
+    checker, critic = checker or Checker(), critic or shipped_critic()
     judgements = critic.judge(records, texts)
     return [
         CheckedText(record, text, checker.check(record, text), judgement)

@@ -33,7 +33,7 @@ from agggen.yaml12 import compose, construct, is_null, is_number
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 SourceOf = Callable[[yaml.Node], str]
-"""Returns the source of a YAML node for error messages: file and line, or the override."""
+"""A function that names the source of a YAML node in error messages: file and line, or the override."""
 
 PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
@@ -87,12 +87,12 @@ def config_hash(config: Any) -> str:
 
 
 def flatten(config: Any) -> dict[str, Scalar]:
-    """The values by dotted key: ``{"model.width": 128, ...}``; a list is JSON text."""
+    """The values by dotted key: ``{"model.width": 128, ...}``; lists and empty mappings are JSON strings."""
 
     def walk(value: Any, prefix: str) -> Iterator[tuple[str, Scalar]]:
         if isinstance(value, Mapping) and (value or not prefix):
-            for name, inner in value.items():
-                yield from walk(inner, f"{prefix}.{name}" if prefix else name)
+            for name, item in value.items():
+                yield from walk(item, f"{prefix}.{name}" if prefix else name)
         elif isinstance(value, list | Mapping):
             yield prefix, json.dumps(value, ensure_ascii=False)
         else:
@@ -115,9 +115,18 @@ class _Settings:
         self.sources: dict[tuple[str, ...], str] = {}
 
     def read_preset(
-        self, preset: str | Path, package: str, base: Traversable | Path | None = None, extending: tuple[str, ...] = ()
+        self,
+        preset: str | Path,
+        package: str,
+        base: Traversable | Path | None = None,
+        extended_by: tuple[str, ...] = (),
     ) -> None:
-        """Reads the presets that `preset` extends, then `preset`; if `preset` is a path, it is relative to `base`."""
+        """Reads the presets that `preset` extends, then `preset`.
+
+        Args:
+            base: the folder to which `preset` is relative if it is a path.
+            extended_by: the presets that led to this one by ``extends``, to detect cycles.
+        """
         is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
         if is_file:
             path: Traversable | Path = base.joinpath(str(preset)) if base else Path(preset)
@@ -130,8 +139,8 @@ class _Settings:
                 advice = f"{hint(str(preset), preset_names(package))} (or give the path of a .yaml file)"
                 raise ConfigError(f"no preset is called {str(preset)!r}; {advice}")
         identity = str(path.resolve()) if isinstance(path, Path) else label
-        if identity in extending:
-            raise ConfigError(f"presets extend each other in a cycle: {' -> '.join((*extending, identity))}")
+        if identity in extended_by:
+            raise ConfigError(f"presets extend each other in a cycle: {' -> '.join((*extended_by, identity))}")
         try:
             root = compose(path.read_text(encoding="utf-8"), label)
         except (OSError, UnicodeDecodeError) as error:
@@ -143,10 +152,10 @@ class _Settings:
             raise ConfigError(f"{label} must consist of 'key: value' lines")
         extends = [value for key, value in root.value if key.value == "extends"]
         root.value = [(key, value) for key, value in root.value if key.value != "extends"]
-        for number, node in enumerate(extends):
-            if not isinstance(node, yaml.ScalarNode) or not node.value or number:
+        for position, node in enumerate(extends):
+            if not isinstance(node, yaml.ScalarNode) or not node.value or position:
                 raise ConfigError(f"{label}, line {node.start_mark.line + 1}: 'extends' takes the name of one preset")
-            self.read_preset(node.value, package, folder, (*extending, identity))
+            self.read_preset(node.value, package, folder, (*extended_by, identity))
         self._set((), root, self.cls, lambda node: f"{label}, line {node.start_mark.line + 1}")
 
     def read_override(self, override: str) -> None:
@@ -169,11 +178,11 @@ class _Settings:
         self._set(key, node, annotation, lambda _: source)
 
     def _set(self, key: tuple[str, ...], node: yaml.Node, annotation: Any, source_of: SourceOf) -> None:
-        """Sets `key`, of type `annotation`, to the value of `node`; in a section, only the keys of `node` are set."""
+        """Sets `key`, of type `annotation`, to the value of `node`; in a section, sets only the keys in `node`."""
         section, source = _section(annotation), source_of(node)
         self.sources[key] = source
         if isinstance(node, yaml.MappingNode) and section:
-            self._values(key)
+            self._section_values(key)
             fields, seen = _fields(section), set[str]()
             for key_node, value_node in node.value:
                 name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
@@ -184,14 +193,14 @@ class _Settings:
                 seen.add(name)
                 self._set((*key, name), value_node, fields[name], source_of)
         elif section is None or (is_null(node) and annotation is not section):
-            self._values(key[:-1])[key[-1]] = _value(node, annotation, source)
+            self._section_values(key[:-1])[key[-1]] = _plain_value(node, annotation, source)
         else:
             raise ConfigError(
                 f"{source}: {'.'.join(key)!r} is a section with the keys {', '.join(_fields(section))}; "
                 f"it cannot be set to {getattr(node, 'value', None)!r:.60}"
             )
 
-    def _values(self, key: tuple[str, ...]) -> dict[str, Any]:
+    def _section_values(self, key: tuple[str, ...]) -> dict[str, Any]:
         """The values of a section, which is created if it is absent or null."""
         values = self.values
         for name in key:
@@ -201,18 +210,19 @@ class _Settings:
         return values
 
     def _unknown_key(self, key: tuple[str, ...], source: str) -> ConfigError:
-        known, dotted = list(_dotted_keys(self.cls)), ".".join(key)
+        known_keys, dotted = list(_dotted_keys(self.cls)), ".".join(key)
         leaf = key[-1]
-        same_leaf = [name for name in known if name.rpartition(".")[2] == leaf]
-        near = difflib.get_close_matches(dotted, same_leaf, 1, 0.0) or difflib.get_close_matches(dotted, known, 1)
-        if not near:  # a misspelt key of another section
-            leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
-            near = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1)]
-        advice = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_fields(self.cls))}"
+        same_leaf = [known_key for known_key in known_keys if known_key.rpartition(".")[2] == leaf]
+        similar = difflib.get_close_matches(dotted, same_leaf, 1, 0.0)
+        similar = similar or difflib.get_close_matches(dotted, known_keys, 1)
+        if not similar:  # a misspelt key of another section
+            by_leaf = {known_key.rpartition(".")[2]: known_key for known_key in reversed(known_keys)}
+            similar = [by_leaf[match] for match in difflib.get_close_matches(leaf, by_leaf, 1)]
+        advice = f"did you mean {similar[0]!r}?" if similar else f"the keys are {', '.join(_fields(self.cls))}"
         return ConfigError(f"unknown key {dotted!r} in {source}; {advice}")
 
     def explain(self, detail: Mapping[str, Any]) -> str:
-        """The message for an error of pydantic: dotted key, expected type, value and source."""
+        """The message for an error of pydantic: dotted key, expected type, value and source of the value."""
         annotation: Any = self.cls
         key: tuple[str, ...] = ()
         for part in detail["loc"]:
@@ -231,7 +241,7 @@ class _Settings:
         return f"{dotted!r} {expected}, not {detail['input']!r:.60}{source}"
 
 
-def _value(node: yaml.Node, annotation: Any, source: str) -> Any:
+def _plain_value(node: yaml.Node, annotation: Any, source: str) -> Any:
     is_string = annotation is str or (_is_union(annotation) and set(get_args(annotation)) == {str, types.NoneType})
     if is_string and is_number(node):
         return node.value  # as written: the string run=007 keeps its zeros
@@ -245,8 +255,8 @@ def _is_union(annotation: Any) -> bool:
 def _section(annotation: Any) -> type | None:
     """The dataclass ``X`` of the annotation ``X`` or ``X | None``; None for other annotations."""
     if _is_union(annotation):
-        inner = [argument for argument in get_args(annotation) if argument is not types.NoneType]
-        return _section(inner[0]) if len(inner) == 1 else None
+        types_without_none = [argument for argument in get_args(annotation) if argument is not types.NoneType]
+        return _section(types_without_none[0]) if len(types_without_none) == 1 else None
     return annotation if isinstance(annotation, type) and dataclasses.is_dataclass(annotation) else None
 
 
@@ -258,8 +268,8 @@ def _fields(section: type) -> dict[str, Any]:
 def _dotted_keys(section: type, prefix: str = "") -> Iterator[str]:
     for name, annotation in _fields(section).items():
         yield prefix + name
-        if inner := _section(annotation):
-            yield from _dotted_keys(inner, f"{prefix}{name}.")
+        if subsection := _section(annotation):
+            yield from _dotted_keys(subsection, f"{prefix}{name}.")
 
 
 def overrides_of(config: Any) -> list[str]:
@@ -268,7 +278,7 @@ def overrides_of(config: Any) -> list[str]:
 
 
 def as_overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Overrides of nested settings: ``{"model": {"width": 64}}`` as ``["model.width=64"]``; a path becomes its text."""
+    """Nested settings as overrides: ``{"model": {"width": 64}}`` becomes ``["model.width=64"]``; paths are strings."""
     overrides: list[str] = []
     for name, value in settings.items():
         key = prefix + name

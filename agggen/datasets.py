@@ -33,7 +33,7 @@ SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 """The suffixes of files with records."""
 _STANDARD_SPLITS = ("train", "dev", "test")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_REMOTE = "agggen_platform.remote_corpora:read_remote"
+_REMOTE_READER = "agggen_platform.remote_corpora:read_remote"
 """The function that reads corpora in object stores; it is in agggen_platform, which has the clients of the stores."""
 
 
@@ -44,7 +44,7 @@ class Dataset:
     name: str
     splits: Mapping[str, list[Record]]
     rejects: Mapping[str, list[Reject]] = field(default_factory=dict)
-    """The rejects by split; by the name of the dataset if its source is not one file per split."""
+    """The rejects by split, or by the dataset's name if its source is not one file per split."""
 
     @property
     def train(self) -> list[Record]:
@@ -100,8 +100,8 @@ def fingerprint_of(records: Sequence[Record]) -> str:
 def load_records(source: Any, **columns: Any) -> list[Record]:
     """The records of a file, a DataFrame, an Arrow table or a list of records or mappings; splits are concatenated.
 
-    Invalid rows are skipped with a warning; `load_dataset` returns them as rejects, and documents `columns`. A list of
-    records is returned unchanged.
+    Invalid rows are skipped with a warning; `load_dataset` returns them as rejects. A list of records is copied
+    unchanged. For `columns`, see `load_dataset`.
 
     Raises:
         CorpusError: the source cannot be read.
@@ -137,30 +137,32 @@ def load_dataset(
     """
     if isinstance(source, Dataset):
         return source
-    roles = Columns(**columns)
+    table_columns = Columns(**columns)
     if isinstance(source, str) and "://" in source:
-        return resolve_name(_REMOTE)(source, splits)
+        return resolve_name(_REMOTE_READER)(source, splits)
     if isinstance(source, Mapping):
-        return _from_splits(name or "data", {split_name(split): part for split, part in source.items()}, roles, splits)
+        return _from_splits(
+            name or "data", {split_name(split): part for split, part in source.items()}, table_columns, splits
+        )
     if not isinstance(source, str | Path):
-        return _from_table(name or "data", _table(source, roles), seed, splits)
+        return _from_table(name or "data", _table(source, table_columns), seed, splits)
     label = name or str(source)
     if braces := _BRACES.search(str(source)):
-        before, after = str(source)[: braces.start()], str(source)[braces.end() :]
-        parts = {split_name(part): Path(before + part + after) for part in braces[1].split(",")}
-        return _from_splits(label, parts, roles, splits)
+        prefix, suffix = str(source)[: braces.start()], str(source)[braces.end() :]
+        parts = {split_name(part): Path(prefix + part + suffix) for part in braces[1].split(",")}
+        return _from_splits(label, parts, table_columns, splits)
     path = Path(source)
     if parts := _split_files(path):
         if str(source) not in _catalogue() or not splits or set(splits) <= parts.keys():
-            return _from_splits(label, parts, roles, splits)
+            return _from_splits(label, parts, table_columns, splits)
     elif path.is_file():
-        return _from_table(label, _table(path, roles), seed, splits)
+        return _from_table(label, _table(path, table_columns), seed, splits)
     if str(source) not in _catalogue():
         raise CorpusError(_unknown_source(path))
     names = splits or [split for split in _STANDARD_SPLITS if split in _catalogue()[str(source)]]
-    read = {split: split_rejects(load(str(source), split)) for split in names}
-    rejects = {split: rejected for split, (_, rejected) in read.items() if rejected}
-    return Dataset(label, {split: records for split, (records, _) in read.items()}, rejects)
+    contents = {split: split_rejects(load(str(source), split)) for split in names}
+    rejects = {split: rejected for split, (_, rejected) in contents.items() if rejected}
+    return Dataset(label, {split: records for split, (records, _) in contents.items()}, rejects)
 
 
 def _catalogue() -> dict[str, tuple[str, ...]]:
@@ -199,7 +201,10 @@ def _split_files(folder: Path) -> dict[str, Path]:
 
 
 def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: Sequence[str] | None) -> Dataset:
-    """The dataset of a source with `parts`, one per split."""
+    """The dataset whose splits are read from `parts`, a source per split.
+
+    If `splits` is not None, only these splits are read.
+    """
     if absent := [split for split in splits or () if split not in parts]:
         source = f"the folder {name}" if Path(name).is_dir() else name
         raise CorpusError(f"{source} has no split {absent[0]!r}; it has {', '.join(sorted(parts))}")
@@ -210,20 +215,27 @@ def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: 
 
 
 def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
-    """The dataset of a table, split by the table's column ``split`` or, without this column, by `divide`."""
+    """The dataset of a table, split by its column ``split`` or, without this column, by `divide`.
+
+    If `splits` is not None, the dataset has only these splits.
+    """
     undivided = table.records.get(None, [])
     if undivided and len(table.records) > 1:
-        count = f"{len(undivided):,} records have no split (first: record {undivided[0].id!r})"
-        raise CorpusError(f"{name}: {count}, other records have one; fill the column for all records or none")
+        problem = (
+            f"{len(undivided):,} records have no split (first: record {undivided[0].id!r}), other records have one"
+        )
+        raise CorpusError(f"{name}: {problem}; fill the column for all records or none")
     if undivided:
         records = divide(undivided, seed, name)
     else:
         records = {str(split): split_records for split, split_records in table.records.items()}
     if not records:
-        first = f"; the first reject: {table.rejects[0]}" if table.rejects else ""
-        raise CorpusError(f"{name} has no valid record{first}")
+        first_reject = f"; the first reject: {table.rejects[0]}" if table.rejects else ""
+        raise CorpusError(f"{name} has no valid record{first_reject}")
     dataset = Dataset(name, records, {name: table.rejects} if table.rejects else {})
-    return dataset if splits is None else Dataset(name, {s: dataset.split(s) for s in splits}, dataset.rejects)
+    return (
+        dataset if splits is None else Dataset(name, {split: dataset.split(split) for split in splits}, dataset.rejects)
+    )
 
 
 def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> dict[str, list[Record]]:
@@ -240,14 +252,14 @@ def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> 
         triples = "\n".join(sorted(map(str, record.triples)))
         return hashlib.sha256(f"{seed}\n{triples}".encode()).hexdigest()
 
-    order = sorted({rank(record) for record in records if record.references})
-    if len(order) < 3:
-        raise CorpusError(f"{name}: {len(order)} different records have texts; train, dev and test need at least three")
-    tenth = max(round(len(order) / 10), 1)
-    split_of = dict.fromkeys(order[:tenth], "dev") | dict.fromkeys(order[tenth : 2 * tenth], "test")
+    ranks = sorted({rank(record) for record in records if record.references})
+    if len(ranks) < 3:
+        raise CorpusError(f"{name}: {len(ranks)} different records have texts; train, dev and test need at least three")
+    tenth = max(round(len(ranks) / 10), 1)
+    split_by_rank = dict.fromkeys(ranks[:tenth], "dev") | dict.fromkeys(ranks[tenth : 2 * tenth], "test")
     divided: dict[str, list[Record]] = {split: [] for split in _STANDARD_SPLITS}
     for record in records:
-        divided[split_of.get(rank(record), "train")].append(record)
+        divided[split_by_rank.get(rank(record), "train")].append(record)
     return divided
 
 
@@ -299,12 +311,12 @@ def _json_objects(path: Path) -> list[Any]:
 
 
 def _rows(source: Any) -> Iterator[tuple[int, Any]]:
-    """The rows of a DataFrame or an Arrow table, or the given records or mappings, numbered from 1."""
+    """The rows of a DataFrame, an Arrow table or a list, or a single record or mapping, numbered from 1."""
     if hasattr(source, "to_pylist"):
         source = source.to_pylist()
     elif hasattr(source, "to_dict") and hasattr(source, "columns"):
-        named = [name for name in source.index.names if name is not None]
-        source = (source.reset_index(named) if named else source).to_dict("records")
+        index_names = [name for name in source.index.names if name is not None]
+        source = (source.reset_index(index_names) if index_names else source).to_dict("records")
     elif isinstance(source, Record | Mapping):
         source = [source]
     elif not isinstance(source, Iterable):

@@ -57,29 +57,34 @@ class Results(list[R]):
 
 
 def _rows(results: Sequence[Any]) -> list[dict[str, Any]]:
-    return [row for item in results for row in (_rows(item) if isinstance(item, Results) else [item.as_dict()])]
+    return [row for result in results for row in (_rows(result) if isinstance(result, Results) else [result.as_dict()])]
 
 
-def groups(states: Sequence[State]) -> list[str]:
-    """Groups in the notation of plans: ``[near "customer rating"]``; ``[]`` if empty."""
+def group_labels(states: Sequence[State]) -> list[str]:
+    """Each group in the notation of plans: ``[near "customer rating"]``, or ``[]`` for an empty group."""
     return [str(Plan((state,))) if state else "[]" for state in states]
 
 
-def plain(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """Lines of plain text: `head`, `text`, group and segment of each fact, and the remarks."""
+def plain_text(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
+    """Plain text, one line each: `head`, `text`, each fact (its group and segment), each remark."""
     width = max((len(group) for group, _ in facts), default=0)
     return "\n".join([head, text, *(f"  {group:<{width}}  {piece.strip()}" for group, piece in facts), *remarks])
 
 
 def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """HTML of plan, `head`, text and remarks; `facts` are group and segment of each fact, in the same colour."""
-    plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
-    text = "".join(_coloured(number, piece, group) for number, (group, piece) in enumerate(facts))
-    return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_lines(remarks)}</div>"
+    """HTML of plan, `head`, text and remarks. Each fact is a (group, segment), displayed in the same colour."""
+    plan = " ".join(_coloured(index, group) for index, (group, _) in enumerate(facts))
+    text = "".join(_coloured(index, piece, group) for index, (group, piece) in enumerate(facts))
+    return (
+        f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_remark_lines(remarks)}</div>"
+    )
 
 
 def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """Splits a text into (span number from 1, or 0 outside spans; piece); ignores spans that overlap earlier ones."""
+    """Splits a text into (span number, piece); the numbers begin with 1, and 0 is outside all spans.
+
+    A span that overlaps an earlier span is ignored.
+    """
     pieces, position = [], 0
     for number, (start, end) in sorted(enumerate(spans, start=1), key=lambda item: (item[1][0], -item[1][1])):
         if start >= position and end > start:
@@ -89,18 +94,18 @@ def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[in
 
 
 def html_of_spans(text: str, spans: Sequence[tuple[str, tuple[int, int]]], remarks: Sequence[str]) -> str:
-    """The text as HTML with coloured character spans, each with a title; ignores spans that overlap earlier ones."""
+    """HTML of a text with coloured spans, and the remarks. A span is a (title, (start, end)); overlaps are ignored."""
     parts = [
         _coloured(number - 1, piece, spans[number - 1][0]) if number else escape(piece)
         for number, piece in split_at_spans(text, [span for _, span in spans])
     ]
-    return f"<div><p>{''.join(parts)}</p>{_lines(remarks)}</div>"
+    return f"<div><p>{''.join(parts)}</p>{_remark_lines(remarks)}</div>"
 
 
-def _coloured(number: int, text: str, title: str = "") -> str:
-    style = f"background:rgba({_COLOURS[number % len(_COLOURS)]},.35);border-radius:.3em;padding:0 .15em"
+def _coloured(index: int, text: str, title: str = "") -> str:
+    style = f"background:rgba({_COLOURS[index % len(_COLOURS)]},.35);border-radius:.3em;padding:0 .15em"
     return f'<span style="{style}" title="{escape(title)}">{escape(text)}</span>'
 
 
-def _lines(remarks: Sequence[str]) -> str:
+def _remark_lines(remarks: Sequence[str]) -> str:
     return "".join(f"<div><small>{escape(remark)}</small></div>" for remark in remarks)

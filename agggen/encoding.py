@@ -16,7 +16,7 @@ from agggen.text import EncodedSource, Vocabulary
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
-_TEXTS_PER_CALL = 4096  # a failed call is repeated on halves of its texts (`segment_each`)
+_TEXTS_PER_CALL = 4096  # if a call fails, `segment_each` repeats it on halves of its texts
 
 
 @dataclass(frozen=True)
@@ -26,43 +26,44 @@ class Encoder:
     vocabulary: Vocabulary
     predicates: tuple[str, ...]  # unique names as in Record.predicates; the first is UNKNOWN_PREDICATE
     max_group_size: int = 3
-    _index: dict[str, int] = field(init=False, repr=False, compare=False)  # predicate -> id
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)  # by predicate
 
     def __post_init__(self) -> None:
         if not self.predicates or self.predicates[0] != UNKNOWN_PREDICATE:
             raise BundleError(f"a predicate table must begin with {UNKNOWN_PREDICATE}")
         if len(set(self.predicates)) != len(self.predicates):
             raise BundleError("the predicate table contains a predicate twice")
-        object.__setattr__(self, "_index", {name: index for index, name in enumerate(self.predicates)})
+        object.__setattr__(self, "_ids", {predicate: index for index, predicate in enumerate(self.predicates)})
 
     @staticmethod
     def predicate_table(records: Iterable[Record]) -> tuple[str, ...]:
         """The unknown predicate, then all predicates of a corpus in alphabetical order."""
-        return (UNKNOWN_PREDICATE, *sorted({name for record in records for name in record.predicates}))
+        return (UNKNOWN_PREDICATE, *sorted({predicate for record in records for predicate in record.predicates}))
 
     def source(self, record: Record) -> tuple[Example, list[str]]:
         """The example of a record without a text, and the out-of-vocabulary words (`EncodedSource.extras`)."""
         encoded = self.vocabulary.encode_source(record)
-        return self._source(record, encoded), encoded.extras
+        return self._source_example(record, encoded), encoded.extras
 
-    def _source(self, record: Record, encoded: EncodedSource) -> Example:
+    def _source_example(self, record: Record, encoded: EncodedSource) -> Example:
         ids, triple, role = tuple(encoded.ids), tuple(encoded.triple), tuple(encoded.role)
         return Example(record.id, ids, triple, role, self.predicate_ids(record))
 
     def predicate_ids(self, record: Record) -> tuple[int, ...]:
         """The ids of the record's predicates. If ``isPartOf_2`` is not in the table, it has the id of ``isPartOf``."""
         triples = zip(record.predicates, record.triples, strict=True)
-        return tuple(self._index.get(name, self._index.get(triple.predicate, 0)) for name, triple in triples)
+        return tuple(self._ids.get(predicate, self._ids.get(triple.predicate, 0)) for predicate, triple in triples)
 
-    def unknown(self, record: Record) -> tuple[str, ...]:
+    def unknown_predicates(self, record: Record) -> tuple[str, ...]:
         """The record's predicates that are not in the table."""
-        return tuple(name for name, id_ in zip(record.predicates, self.predicate_ids(record), strict=True) if not id_)
+        ids = zip(record.predicates, self.predicate_ids(record), strict=True)
+        return tuple(predicate for predicate, predicate_id in ids if predicate_id == 0)
 
     def example(self, record: Record, facts: Sequence[str], constraints: Constraints = "none") -> Example:
         """The example of a record with a text.
 
         Args:
-            facts: the segments of the text; those in which no word starts are dropped.
+            facts: the segments of the text; segments in which no word starts are dropped.
             constraints: how the hard alignment prunes groups.
 
         Raises:
@@ -73,14 +74,16 @@ class Encoder:
             ids = self.vocabulary.encode_target(facts, encoded)
         except RecordError as error:
             raise RecordError(f"record {record.id!r}: {error}") from error
-        example = replace(self._source(record, encoded), facts=tuple(map(tuple, ids.values())), kept=tuple(ids))
+        example = replace(self._source_example(record, encoded), facts=tuple(map(tuple, ids.values())), kept=tuple(ids))
         if constraints == "none":
             return example
-        hard = hard_constraints(record, [facts[k] for k in ids], mode=constraints, max_size=self.max_group_size)
-        return replace(example, required=_bits(hard.required), forbidden=_bits(hard.forbidden), max_size=hard.max_size)
+        kept_facts = [facts[index] for index in ids]
+        hard = hard_constraints(record, kept_facts, mode=constraints, max_size=self.max_group_size)
+        required, forbidden = _bit_masks(hard.required), _bit_masks(hard.forbidden)
+        return replace(example, required=required, forbidden=forbidden, max_size=hard.max_size)
 
 
-def _bits(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
+def _bit_masks(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
     return tuple(sum(1 << index for index in group) for group in groups)
 
 
@@ -89,7 +92,8 @@ def segmented(
 ) -> list[Record]:
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
-    References that cannot be segmented are added to `rejects` and dropped, and so are records with no others.
+    References that cannot be segmented are added to `rejects` and dropped. A record that loses all its references is
+    dropped.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.
@@ -131,9 +135,9 @@ def training_examples(
     rejects: list[Reject] | None = None,
     corpus: str = "",
 ) -> Iterator[Example]:
-    """One example per reference; a text without known facts is a single fact.
+    """One example per reference; a text whose facts are not known is a single fact.
 
-    A reference without words is added to `rejects` or, if this is None, raises RecordError.
+    A reference without words is added to `rejects`; if `rejects` is None, it raises RecordError.
     """
     for record in records:
         for reference in record.references:

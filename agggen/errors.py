@@ -57,10 +57,10 @@ class StoppedEarlyError(StoppedError):
     """Training was ended because other runs had better results; the run must not be continued."""
 
 
-def hint(name: str, known: Collection[str]) -> str:
-    """The end of a message about an unknown name: the most similar known name, if there is one, and all known names."""
-    near = get_close_matches(name, known, 1)
-    return (f"did you mean {near[0]}? There are " if near else "there are ") + (", ".join(known) or "none")
+def hint(name: str, known_names: Collection[str]) -> str:
+    """The end of a message about an unknown name: the most similar known name, if any, and all known names."""
+    similar = get_close_matches(name, known_names, 1)
+    return (f"did you mean {similar[0]}? There are " if similar else "there are ") + (", ".join(known_names) or "none")
 
 
 def check_below_one(section: object, names: Collection[str], prefix: str = "") -> None:

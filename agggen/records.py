@@ -32,7 +32,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def _clean(value: object, name: str) -> str:
-    """`value` as a stripped, non-empty string without control characters; `name` is for the error message."""
+    """`value` without surrounding white space; raises RecordError, with `name`, if it is no valid, non-empty string."""
     if not isinstance(value, str):
         raise RecordError(f"{name} must be a string, not {type(value).__name__} ({value!r:.60})")
     if match := _CONTROL.search(value):
@@ -102,23 +102,23 @@ class Plan:
         """Reads ``[eatType] [near customerRating]``; a predicate with spaces, brackets or quotes is a JSON string.
 
         Raises:
-            PlanError: the text is not a plan; names the column (counted from 1) of the first error.
+            PlanError: the text is not a plan; the message names the column (counted from 1) of the first error.
         """
         groups: list[list[str]] = []
         open_bracket: int | None = None
 
-        def fail(message: str, at: int) -> NoReturn:
-            raise PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
+        def fail(message: str, position: int) -> NoReturn:
+            raise PlanError(f"column {position + 1} of plan {text!r:.200}: {message}")
 
         for match in _PLAN_TOKEN.finditer(text):
-            token, at = match.group(), match.start()
+            token, position = match.group(), match.start()
             if token == "[":
                 if open_bracket is not None:
-                    fail("groups cannot be nested; close the previous group with ']' first", at)
-                open_bracket = at
+                    fail("groups cannot be nested; close the previous group with ']' first", position)
+                open_bracket = position
                 groups.append([])
             elif open_bracket is None:
-                fail(f"expected '[', found {token[0]!r}", at)
+                fail(f"expected '[', found {token[0]!r}", position)
             elif token == "]":
                 if not groups[-1]:
                     fail("this group is empty", open_bracket)
@@ -129,11 +129,11 @@ class Plan:
                     try:
                         predicate = json.loads(token)
                     except json.JSONDecodeError:
-                        fail("a quoted predicate must be a JSON string", at)
+                        fail("a quoted predicate must be a JSON string", position)
                     if not predicate.strip():
-                        fail("the predicate is empty", at)
+                        fail("the predicate is empty", position)
                 if any(predicate in group for group in groups):
-                    fail(f"{predicate!r} occurs a second time; every predicate belongs to one group", at)
+                    fail(f"{predicate!r} occurs a second time; every predicate belongs to one group", position)
                 groups[-1].append(predicate)
         if open_bracket is not None:
             fail("this group is never closed with ']'", open_bracket)
@@ -197,24 +197,23 @@ class Record:
         if not self.triples:
             raise RecordError(f"record {self.id!r} has no triples; it needs at least one")
         object.__setattr__(self, "predicates", unique_predicates(triple.predicate for triple in self.triples))
-        known = set(self.predicates)
         for reference in self.references:
-            named: list[str] = list(reference.plan.predicates) if reference.plan else []
-            named += [name for fact in reference.facts or () for name in fact.predicates or ()]
-            if unknown := sorted(set(named) - known):
+            mentioned: list[str] = list(reference.plan.predicates) if reference.plan else []
+            mentioned += [name for fact in reference.facts or () for name in fact.predicates or ()]
+            if unknown := sorted(set(mentioned) - set(self.predicates)):
                 raise RecordError(
                     f"record {self.id!r}: a reference names {unknown[0]!r}, which is not one of its predicates"
                 )
 
     @classmethod
     def of(cls, data: object, default_id: str | None = None) -> Record:
-        """Reads ``{"id", "triples": [[s, p, o], ...], "references": [...], "category"}``; other keys are errors.
+        """Reads ``{"id", "triples": [[s, p, o], ...], "references": [...], "category"}``.
 
         A reference is a string or ``{"text", "facts": [...], "plan": "[a] [b c]"}``; a fact is a string or
         ``{"text", "predicates"}``.
 
         Raises:
-            RecordError: a part is missing, unknown or of the wrong form; names the part.
+            RecordError: a key is missing or unknown, or a value has the wrong form; the message names the key.
         """
         if not isinstance(data, Mapping):
             raise RecordError(f"a record must be an object with id and triples, not {type(data).__name__}")
@@ -234,8 +233,8 @@ class Record:
                 raise RecordError(f"the category must be a string, not {type(category).__name__}")
             return cls(identifier, tuple(Triple.of(parts) for parts in triples), references, category)
         except (RecordError, PlanError) as error:
-            where = "" if repr(identifier) in str(error) else f"record {identifier!r}: "
-            raise RecordError(f"{where}{error}") from error
+            location = "" if repr(identifier) in str(error) else f"record {identifier!r}: "
+            raise RecordError(f"{location}{error}") from error
 
     def as_dict(self) -> dict[str, Any]:
         """The record as JSON types, inverse of :meth:`of`; absent parts are omitted."""
@@ -248,7 +247,7 @@ class Record:
 
 
 def _with_text(item: object, expected: str) -> Mapping[str, Any]:
-    """`item` as a mapping with the key ``text``; a string is the text. `expected` is for the error message."""
+    """`item` as a mapping with the key ``text``; a string is the ``text``. `expected` names `item` in the error."""
     data = {"text": item} if isinstance(item, str) else item
     if not isinstance(data, Mapping) or not isinstance(data.get("text"), str):
         raise RecordError(f"{expected} must be a string or an object with 'text'")
@@ -275,12 +274,12 @@ def _fact(item: object) -> Fact:
     return Fact(data["text"], None if predicates is None else tuple(predicates))
 
 
-def _list(value: object, name: str) -> Sequence[Any]:
-    """`value`, if it is a list; ``()`` for None."""
+def _list(value: object, key: str) -> Sequence[Any]:
+    """`value` if it is a list, ``()`` if it is None; raises RecordError for other values."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise RecordError(f"'{name}' must be a list, not {type(value).__name__}")
+        raise RecordError(f"'{key}' must be a list, not {type(value).__name__}")
     return value
 
 
@@ -301,15 +300,15 @@ def _reference_as_json(reference: Reference) -> str | dict[str, Any]:
 def unique_predicates(predicates: Iterable[str]) -> tuple[str, ...]:
     """Makes names unique: the second ``isPartOf`` becomes ``isPartOf_2``, and so on."""
     originals = list(predicates)
-    taken = set(originals)
+    used_names = set(originals)
     names: list[str] = []
     counts: dict[str, int] = {}  # the last suffix of each predicate
     for predicate in originals:
         name, count = predicate, counts.get(predicate, 0) + 1
         if count > 1:
-            while (name := f"{predicate}_{count}") in taken:
+            while (name := f"{predicate}_{count}") in used_names:
                 count += 1
-            taken.add(name)
+            used_names.add(name)
         counts[predicate] = count
         names.append(name)
     return tuple(names)

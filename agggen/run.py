@@ -61,7 +61,7 @@ class FactsConfig(FrameSettings):
     """How texts are segmented into facts and aligned to triples (METHOD 3a and 4 of agggen/README.md)."""
 
     source: FactSource = "embedded"  # "corpus": the references of the corpus already have facts
-    constraints: Constraints = "release"
+    constraints: Constraints = "release"  # see `agggen.alignment.hard_constraints`
 
     def __post_init__(self) -> None:
         _ = self.segmenter, self.for_new_texts  # validates the settings of the source
@@ -94,7 +94,7 @@ class TrainingConfig:
     threads: int = 0  # torch threads on CPU (0: torch's default)
     start: str | None = None  # a bundle with vocabulary, predicates and initial weights; null: random weights
     grow: bool = False  # add the training records' words and predicates to those of `start` (`training.growth`)
-    replay: float = 0.0  # fraction of the bundle's old training texts in the training set of `agggen adapt`
+    replay: float = 0.0  # fraction of the training set of `agggen adapt` that comes from the bundle's training corpora
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
 
@@ -123,26 +123,26 @@ def _with_threads(function: Callable[Concatenate[RunConfig, P], T]) -> Callable[
 
     @wraps(function)
     def with_threads(config: RunConfig, *args: P.args, **kwargs: P.kwargs) -> T:
-        before = torch.get_num_threads()
-        torch.set_num_threads(config.training.threads or before)
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(config.training.threads or n_threads)
         try:
             return function(config, *args, **kwargs)
         finally:
-            torch.set_num_threads(before)
+            torch.set_num_threads(n_threads)
 
     return with_threads
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Training and development examples, with the encoder that made them."""
+    """Training and development examples, with the encoder that encoded them."""
 
     encoder: Encoder
     train: Sequence[Example]
     dev: Sequence[Example]
     segmenter: str  # the segmenter's fingerprint, or "corpus"
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
-    lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts, or that of `start`
+    lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts, or the lexicon of `start`
     start: dict[str, Tensor] = field(default_factory=dict)  # initial weights by name; weights not listed are random
 
 
@@ -174,7 +174,7 @@ def prepare(
         RecordError: ``facts.source`` is corpus and a reference has no facts.
     """
     start = start or (load_bundle(config.training.start) if config.training.start else None)
-    weights = weights_of(start, config) if start else {}
+    weights = initial_weights(start, config) if start else {}
     train = [record for record in train if record.references][: config.corpus.limit or None]
     dev = [record for record in dev if record.references]
     if not train or not dev:
@@ -203,26 +203,26 @@ def prepare(
         _check_share(len(examples[-1]), split_rejects, split, max_reject_share)
         if split_rejects:
             rejects_by_split.setdefault(split, []).extend(split_rejects)
-    name = fact_segmenter.fingerprint if fact_segmenter else "corpus"
-    return Prepared(encoder, examples[0], examples[1], name, rejects_by_split, lexicon, weights)
+    segmenter_name = fact_segmenter.fingerprint if fact_segmenter else "corpus"
+    return Prepared(encoder, examples[0], examples[1], segmenter_name, rejects_by_split, lexicon, weights)
 
 
-def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
-    """The weights of `start` with which a model of `config` can be initialised.
+def initial_weights(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
+    """The weights of `start` that initialise a model of `config`.
 
     Raises:
-        ConfigError: a size, variant or vocabulary setting of `start` differs from `config`; names the differences.
+        ConfigError: sizes, variants or vocabulary settings of `start` differ from `config`; the message names them.
     """
     requested, existing, grow = asdict(config.model), asdict(start.model.config), config.training.grow
     keys = (*_SHARED_SIZES, *_TRANSITION_SETTINGS) if grow else _SHARED_SIZES
-    different = [name for name in keys if requested[name] != existing[name]]
-    differing = [f"model.{name} ({existing[name]}, not {requested[name]})" for name in different]
+    different_keys = [name for name in keys if requested[name] != existing[name]]
+    differences = [f"model.{name} ({existing[name]}, not {requested[name]})" for name in different_keys]
     text = start.config.get("text")
     if isinstance(text, Mapping) and not grow:
-        differing += [f"text.{name}" for name, value in asdict(config.text).items() if text.get(name, value) != value]
-    if differing:
+        differences += [f"text.{name}" for name, value in asdict(config.text).items() if text.get(name, value) != value]
+    if differences:
         raise ConfigError(
-            f"training.start {config.training.start} was trained with another {', '.join(differing)}; "
+            f"training.start {config.training.start} was trained with another {', '.join(differences)}; "
             "set the same values to start from its weights"
         )
     keeps_transitions = all(requested[name] == existing[name] for name in _TRANSITION_SETTINGS)
@@ -231,9 +231,13 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
 
 
 def _with_facts(
-    records: Sequence[Record], fact_segmenter: FactSegmenter | None, split: str, rejects: list[Reject], limit: float
+    records: Sequence[Record],
+    fact_segmenter: FactSegmenter | None,
+    split: str,
+    rejects: list[Reject],
+    max_reject_share: float,
 ) -> list[Record]:
-    """The records that are small enough for planning, with facts in all references."""
+    """The records with few enough triples for planning, with facts in all references; other references are rejected."""
     plannable: list[Record] = []
     for record in records:
         try:
@@ -244,13 +248,13 @@ def _with_facts(
         else:
             plannable.append(record)
     with_facts = segmented(plannable, fact_segmenter, rejects, split)
-    _check_share(sum(len(record.references) for record in with_facts), rejects, split, limit)
+    _check_share(sum(len(record.references) for record in with_facts), rejects, split, max_reject_share)
     return with_facts
 
 
-def _check_share(texts: int, rejects: list[Reject], split: str, limit: float) -> None:
-    check_reject_share(texts, rejects, limit, split, "texts")
-    if texts == 0:
+def _check_share(n_texts: int, rejects: list[Reject], split: str, max_reject_share: float) -> None:
+    check_reject_share(n_texts, rejects, max_reject_share, split, "texts")
+    if n_texts == 0:
         raise TrainingError(f"no text of {split} can be used; the first reject: {rejects[0]}")
 
 
@@ -264,7 +268,7 @@ def fit(
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 120.0,
 ) -> tuple[JointModel, dict[str, float]]:
-    """Trains both stages, resuming from `checkpointer`; returns the model, and dev loss and updates by stage.
+    """Trains both stages, resuming from `checkpointer`; returns the model, and dev loss and number of updates by stage.
 
     All workers of `group` pass the same configuration, data and checkpoints, and get the same model. A checkpoint is
     saved every `checkpoint_seconds`, after each epoch, and when `stop`, called before each update, returns True.
@@ -316,8 +320,8 @@ def new_model(config: RunConfig, data: Prepared) -> JointModel:
 def bundle_of(
     config: RunConfig, data: Prepared, model: JointModel, metrics: Mapping[str, float], sources: Mapping[str, str]
 ) -> Bundle:
-    """The bundle of a trained model; `sources` are the fingerprints of its data."""
-    own_sources = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
-    provenance = resolved(config), metrics, {**sources, **own_sources}
+    """The bundle of a trained model; `sources` are the fingerprints of its data (`Data.sources`)."""
+    run_sources = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
+    provenance = resolved(config), metrics, {**sources, **run_sources}
     facts = config.facts.source, config.facts.for_new_texts
     return Bundle(model.cpu(), data.encoder, config.inference, *provenance, *facts, data.lexicon)

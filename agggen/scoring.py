@@ -16,7 +16,7 @@ from agggen.report import Report
 from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate_task
 from agggen.report.sections import TextMetrics, protocol_of
-from agggen.training.progress import writing_lines
+from agggen.training.progress import progress_printer
 
 
 def evaluate(
@@ -46,30 +46,31 @@ def evaluate(
         CorpusError: no record has a reference text.
         ConfigError: a setting, protocol or metric is unknown, or cannot be computed on this machine.
     """
-    loaded = model if isinstance(model, Model) else load_model(model)
+    loaded_model = model if isinstance(model, Model) else load_model(model)
     is_dataset = isinstance(data, Dataset | str | Path)
     dataset = load_dataset(data) if is_dataset else Dataset("data", {split: load_records(data)})
     records = [record for record in dataset.split(split) if record.references]
     task = Task(
-        bundle=loaded.bundle,
-        path=loaded.path,
-        address=str(loaded.path),
+        bundle=loaded_model.bundle,
+        path=loaded_model.path,
+        address=str(loaded_model.path),
         corpus=dataset.name,
         split=split,
         records=records[: limit or None],
         split_size=len(records),
-        config=loaded.settings(**settings),
+        config=loaded_model.settings(**settings),
         metrics=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics)),
         command="agggen.evaluate",
-        segmenter=loaded.bundle.fact_segmenter(run_archives),
-        device=str(loaded.generator.device),
+        segmenter=loaded_model.bundle.fact_segmenter(run_archives),
+        device=str(loaded_model.generator.device),
     )
-    return evaluate_task(task, writing_lines(len(task.records)), note=lambda message: None)
+    return evaluate_task(task, progress_printer(len(task.records)), note=lambda message: None)
 
 
 def _reference_texts(reference: Any) -> list[str]:
+    """The texts of an entry of `score`'s `references`: a record, a text or a list of texts."""
     if isinstance(reference, Record):
-        return [text.text for text in reference.references]
+        return [record_reference.text for record_reference in reference.references]
     return [reference] if isinstance(reference, str) else list(reference)
 
 
@@ -96,11 +97,11 @@ def score(
             is unknown.
     """
     is_table = isinstance(references, str | Path) or hasattr(references, "columns")
-    items = load_records(references) if is_table else list(references)
-    if any(isinstance(item, Mapping) for item in items):
-        items = load_records(items)
-    records = [item for item in items if isinstance(item, Record)]
-    statistics = dict(measure(protocol, texts, list(map(_reference_texts, items)), metrics))
-    if records and len(records) == len(items):
+    entries = load_records(references) if is_table else list(references)
+    if any(isinstance(entry, Mapping) for entry in entries):
+        entries = load_records(entries)
+    records = [entry for entry in entries if isinstance(entry, Record)]
+    statistics = dict(measure(protocol, texts, list(map(_reference_texts, entries)), metrics))
+    if records and len(records) == len(entries):
         statistics |= read_values(records, texts).statistics
     return Scores({name: metric.corpus() for name, metric in statistics.items()})

@@ -288,7 +288,7 @@ class Generator:
             score,
             tuple(facts),
             self.checker.check(record, text).faults,
-            self.encoder.unknown(record),
+            self.encoder.unknown_predicates(record),
             tuple(copied),
         )
 
@@ -310,7 +310,7 @@ class Generator:
 
         False for a record with predicates unknown from training.
         """
-        if not text.fulfilled or self.encoder.unknown(record):
+        if not text.fulfilled or self.encoder.unknown_predicates(record):
             return False
         example = self.encoder.example(record, [text.text[fact.start : fact.end] for fact in text.facts])
         groups = resolve_plan(record, text.plan)

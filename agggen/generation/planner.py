@@ -12,7 +12,7 @@ from agggen.encoding import Encoder
 from agggen.errors import PlanError, RecordError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.results import Candidates, PlannedRecord, PlanSearch
-from agggen.model.lattice import lattice
+from agggen.model.lattice import build_lattice
 from agggen.model.transitions import Transitions
 from agggen.planning import IndexPlan, PlanDistribution, PlanScores, ScoredPlan, named_plan, resolve_plan
 from agggen.planning.exact import check_sampling, sample
@@ -97,11 +97,11 @@ class Planner:
         for n, indices in by_size.items():
             counts = torch.full((len(indices),), n, device=device)
             predicates = torch.tensor([ids[i] for i in indices], device=device)
-            batch = self.transitions(predicates, counts, lattice(n, largest, str(device)))
+            batch = self.transitions(predicates, counts, build_lattice(n, largest, str(device)))
             tensors = [tensor.double().cpu().numpy() for tensor in batch]
             for row, i in enumerate(indices):
                 start, out, inside_start, inside, within = (tensor[row] for tensor in tensors)
-                weights = np.stack([self.transitions.inner_weight * within, within])
+                weights = np.stack([self.transitions.inner_exponent * within, within])
                 scores[i] = PlanScores(start, out, inside_start, inside, weights, largest)
         return scores
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agggen.display import PrettyPrinted, groups, html, plain
+from agggen.display import PrettyPrinted, group_labels, html, plain_text
 from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
@@ -75,12 +75,12 @@ class Generation(PrettyPrinted):
         check = "; ".join(self.faults or missing) or "every value complete, no fault found"
         if n_fallbacks:
             check += f" ({n_fallbacks} of {len(self.facts)} facts are training sentences or plain clauses)"
-        facts = list(zip(groups([fact.predicates for fact in self.facts]), segments, strict=True))
+        facts = list(zip(group_labels([fact.predicates for fact in self.facts]), segments, strict=True))
         return head, facts, (f"check: {check}",)
 
     def __str__(self) -> str:
         head, facts, remarks = self._display_parts
-        return plain(f"{self.plan}   {head}".rstrip(), self.text, facts, remarks)
+        return plain_text(f"{self.plan}   {head}".rstrip(), self.text, facts, remarks)
 
     def _repr_html_(self) -> str:
         return html(*self._display_parts)
@@ -135,13 +135,13 @@ class AlignedText(PrettyPrinted):
 
     @property
     def _display_parts(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
-        facts = list(zip(groups(self.states), self.facts, strict=True))
+        facts = list(zip(group_labels(self.states), self.facts, strict=True))
         posteriors = "  ".join(f"{posterior:.2f}" for posterior in self.posteriors)
         return f"log p(text) = {self.log_likelihood:.2f}", facts, (f"posteriors: {posteriors}",)
 
     def __str__(self) -> str:
         head, facts, remarks = self._display_parts
-        return plain(f"{' '.join(groups(self.states))}   {head}", "".join(self.facts), facts, remarks)
+        return plain_text(f"{' '.join(group_labels(self.states))}   {head}", "".join(self.facts), facts, remarks)
 
     def _repr_html_(self) -> str:
         return html(*self._display_parts)

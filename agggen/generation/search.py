@@ -227,7 +227,7 @@ class BeamSearch:
         for row, prefix in enumerate(prefixes):
             members[row, list(prefix.groups[-1])] = True
         memory, cross = self._memory_of([prefix.record for prefix in prefixes])
-        visible = memory.tokens_of(members)
+        visible = memory.is_token_of(members)
         if self.model.config.history == "masked":
             self._encode(texts.text, 0, cross, visible, history)
         max_words, per_triple = self.config.max_fact_tokens, self.config.min_tokens_per_triple
@@ -282,7 +282,7 @@ class BeamSearch:
         memory, cross = self._memory_of([finished.prefixes[row].record for row in rows])
         _, history = DecodedPrefix.gathered(parents, 4 * (rows_texts.text.shape[2] - rows_texts.last_mark))
         history.attended = gather_beams(history.attended, finished.beams.parent[index])
-        self._encode(rows_texts.text, rows_texts.last_mark, cross, memory.triples(), history)
+        self._encode(rows_texts.text, rows_texts.last_mark, cross, memory.is_triple_token(), history)
         return DecodedPrefix(rows_texts, history, 0)
 
     def _encode(self, text: Tensor, start: int, cross: list[Cache], visible: Tensor, history: History) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ class Batch:
     triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
     role: Tensor  # (B, M) part of the triple, see `Example`
     predicates: Tensor  # (B, J) predicate ids
-    counts: Tensor  # (B,) number of triples
+    n_triples: Tensor  # (B,) number of triples
     inputs: Tensor  # (B, N) decoder inputs: per fact FACT or LAST, then its tokens
     targets: Tensor  # (B, N) the token after each input: per fact its tokens, then END; PAD beyond the text
     fact_start: Tensor  # (B, T) position of the fact's FACT or LAST
@@ -95,35 +96,41 @@ def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
     """Pads examples into a batch; with `single_fact`, each text is a single fact, as for the plain Transformer."""
     inputs, targets, starts, lengths = [], [], [], []
     for example in examples:
-        merge = single_fact and example.facts
-        facts = [tuple(t for fact in example.facts for t in fact)] if merge else list(example.facts)
+        facts = list(example.facts)
+        if single_fact and facts:
+            facts = [tuple(chain(*facts))]
         begin_tokens = [FACT] * (len(facts) - 1) + [LAST]
-        inputs.append([t for begin, fact in zip(begin_tokens, facts, strict=False) for t in (begin, *fact)])
-        targets.append([t for fact in facts for t in (*fact, END)])
+        inputs.append([token for begin, fact in zip(begin_tokens, facts, strict=False) for token in (begin, *fact)])
+        targets.append([token for fact in facts for token in (*fact, END)])
         lengths.append([len(fact) + 1 for fact in facts])
-        starts.append([sum(lengths[-1][:t]) for t in range(len(facts))])
-    no_constraint = [[0] * len(row) for row in starts]
+        starts.append([sum(lengths[-1][:index]) for index in range(len(facts))])
+    no_masks = [[0] * len(fact_starts) for fact_starts in starts]
+    required: Sequence[Sequence[int]] = no_masks
+    forbidden: Sequence[Sequence[int]] = no_masks
+    if not single_fact:
+        required = [example.required or masks for example, masks in zip(examples, no_masks, strict=True)]
+        forbidden = [example.forbidden or masks for example, masks in zip(examples, no_masks, strict=True)]
     return Batch(
-        source=_padded([e.source for e in examples], PAD),
-        triple=_padded([e.triple for e in examples], -1),
-        role=_padded([e.role for e in examples], 0),
-        predicates=_padded([e.predicates for e in examples], 0),
-        counts=torch.tensor([len(e.predicates) for e in examples]),
+        source=_padded([example.source for example in examples], PAD),
+        triple=_padded([example.triple for example in examples], -1),
+        role=_padded([example.role for example in examples], 0),
+        predicates=_padded([example.predicates for example in examples], 0),
+        n_triples=torch.tensor([len(example.predicates) for example in examples]),
         inputs=_padded(inputs, PAD),
         targets=_padded(targets, PAD),
         fact_start=_padded(starts, 0),
         fact_length=_padded(lengths, 0),
-        n_facts=torch.tensor([len(row) for row in starts]),
-        required=_padded(no_constraint if single_fact else [e.required or [0] * len(e.facts) for e in examples], 0),
-        forbidden=_padded(no_constraint if single_fact else [e.forbidden or [0] * len(e.facts) for e in examples], 0),
-        max_size=torch.tensor([e.max_size for e in examples]),
+        n_facts=torch.tensor([len(fact_starts) for fact_starts in starts]),
+        required=_padded(required, 0),
+        forbidden=_padded(forbidden, 0),
+        max_size=torch.tensor([example.max_size for example in examples]),
     )
 
 
 def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
-    """(B, T, C): for each fact and set, the number of required triples outside the set plus forbidden triples in it."""
-    triples = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
-    required, forbidden = ((masks[..., None] & triples) != 0 for masks in (batch.required, batch.forbidden))
+    """(B, T, C): the number of a fact's required triples outside a set, plus its forbidden triples in the set."""
+    triple_bits = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
+    required, forbidden = ((masks[..., None] & triple_bits) != 0 for masks in (batch.required, batch.forbidden))
     members = lattice.set_members.to(torch.float32)  # (C, J)
     return (required.float() @ (1 - members).T + forbidden.float() @ members.T).round().long()
 
@@ -131,13 +138,13 @@ def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
 def allowed_sets(batch: Batch, lattice: Lattice, max_violations: int = 0) -> Tensor:
     """(B, T, C): whether a set may emit a fact, after pruning by alignment.
 
-    A set must violate at most `max_violations` of the fact's alignments and have at most `max_size` triples. If no set
-    does, all sets of at most `max_size` are allowed or, if there are none, all sets of the record.
+    A set must violate at most `max_violations` of the fact's alignments and have at most `max_size` triples. If there
+    is no such set, all sets of at most `max_size` triples are allowed or, if there are none, all sets of the record.
     """
-    missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
-    in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)
-    small = in_record & (lattice.set_size <= batch.max_size[:, None])
-    keep = small[:, None] & (alignment_violations(batch, lattice) <= max_violations)
-    for fallback in (small, in_record):
-        keep = torch.where(keep.any(-1, keepdim=True), keep, fallback[:, None])
-    return keep & (batch.fact_length > 0)[..., None]
+    absent_bits = (1 << lattice.n_predicates) - (1 << batch.n_triples)  # bits of triples that the record does not have
+    in_record = (lattice.set_bits & absent_bits[:, None]) == 0  # (B, C)
+    is_small = in_record & (lattice.set_size <= batch.max_size[:, None])
+    allowed = is_small[:, None] & (alignment_violations(batch, lattice) <= max_violations)
+    for fallback in (is_small, in_record):
+        allowed = torch.where(allowed.any(-1, keepdim=True), allowed, fallback[:, None])
+    return allowed & (batch.fact_length > 0)[..., None]

@@ -55,8 +55,8 @@ def backward(potentials: Potentials, lattice: Lattice, semiring_sum: Sum, width:
         return semiring_sum(by_state.unflatten(1, (lattice.n_predicates, lattice.per_first)), 2)
 
     for t in range(n_facts - 1, 0, -1):
-        earlier = semiring_sum(out[..., None] + message(t, beta)[:, None], 2)
-        beta = torch.where((t < lengths)[:, None, None], earlier, beta)
+        previous_beta = semiring_sum(out[..., None] + message(t, beta)[:, None], 2)
+        beta = torch.where((t < lengths)[:, None, None], previous_beta, beta)
     return semiring_sum(start[..., None] + message(0, beta), 1)
 
 
@@ -66,7 +66,7 @@ def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
 
 
 def _differentiable(potentials: Potentials) -> Potentials:
-    """Detached copies, since inference tensors cannot require gradients; the node potentials require gradients."""
+    """Copies whose node potentials require gradients; inference tensors cannot require gradients."""
     copies = Potentials(*(tensor.detach().clone() for tensor in potentials))
     copies.node.requires_grad_()
     return copies
@@ -92,10 +92,10 @@ def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tens
         paths = [
             torch.autograd.grad(totals[:, rank].sum(), copies.node, retain_graph=rank + 1 < k)[0] for rank in range(k)
         ]
-    occupied = torch.stack(paths, 1)  # (B, k, T, S)
-    states = torch.where(occupied.sum(-1) > 0.5, occupied.argmax(-1), -1)
-    exists = totals > IMPOSSIBLE / 2
-    return totals.detach(), torch.where(exists[..., None], states, -1)
+    posteriors = torch.stack(paths, 1)  # (B, k, T, S)
+    states = torch.where(posteriors.sum(-1) > 0.5, posteriors.argmax(-1), -1)
+    path_exists = totals > IMPOSSIBLE / 2
+    return totals.detach(), torch.where(path_exists[..., None], states, -1)
 
 
 def viterbi(potentials: Potentials, lattice: Lattice) -> tuple[Tensor, Tensor]:

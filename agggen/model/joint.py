@@ -24,13 +24,13 @@ from torch.utils.checkpoint import checkpoint
 from agggen.errors import ConfigError, check_below_one, check_minima
 from agggen.model.batch import END, PAD, UNK, Batch, alignment_violations, allowed_sets, to_device
 from agggen.model.hmm import Potentials, log_likelihood
-from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
+from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
 from agggen.model.tensors import full_precision, largest
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 
-_CHUNK = 4096  # decoded positions per call of the decoder
-_HISTORY = 1 << 16  # history positions per call of the decoder; the history is copied for each row
+_MAX_POSITIONS = 4096  # padded positions per call of the decoder
+_MAX_HISTORY = 1 << 16  # padded history positions per call of the decoder; each row has a copy of its history
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class Memory(NamedTuple):
             self.copy_keys[index],
         )
 
-    def triples(self) -> Tensor:
-        """(B, M), True on the tokens of any triple."""
+    def is_triple_token(self) -> Tensor:
+        """(B, M), whether a token belongs to a triple."""
         return self.triple >= 0
 
-    def tokens_of(self, members: Tensor) -> Tensor:
-        """(R, M), True on tokens of the triples in `members` (R, J)."""
-        return members.gather(1, self.triple.clamp(min=0)) & self.triples()
+    def is_token_of(self, members: Tensor) -> Tensor:
+        """(R, M), whether a token belongs to one of the triples in `members` (R, J)."""
+        return members.gather(1, self.triple.clamp(min=0)) & self.is_triple_token()
 
 
 class JointModel(nn.Module):
@@ -125,15 +125,15 @@ class JointModel(nn.Module):
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
         words = self.embedding(torch.where(ids < self.n_words, ids, UNK))
         if self.config.unseen_words:
-            extra = ids >= self.n_words
-            number = torch.where(extra, ids - self.n_words, 0) % self.config.unseen_words
-            words = words + torch.where(extra[..., None], self.unseen(number), 0.0)
+            is_extra = ids >= self.n_words
+            extra_number = torch.where(is_extra, ids - self.n_words, 0) % self.config.unseen_words
+            words = words + torch.where(is_extra[..., None], self.unseen(extra_number), 0.0)
         return words * self.config.width**0.5 + self.positions[positions]
 
     def encode(self, batch: Batch) -> Memory:
         mask = (batch.source != PAD)[:, None, None]
-        n = batch.source.shape[1]
-        x = self._embed(batch.source, torch.arange(n, device=batch.source.device), n)
+        n_tokens = batch.source.shape[1]
+        x = self._embed(batch.source, torch.arange(n_tokens, device=batch.source.device), n_tokens)
         x = self.dropout(x + self.role(batch.role))
         for layer in self.encoder:
             x = layer(x, mask)
@@ -147,8 +147,8 @@ class JointModel(nn.Module):
         return self.dropout(self._embed(ids, positions, length))
 
     def _embed_text(self, batch: Batch) -> Tensor:
-        n = batch.inputs.shape[1]
-        return self.embed_target(batch.inputs, torch.arange(n, device=batch.inputs.device), n)
+        n_tokens = batch.inputs.shape[1]
+        return self.embed_target(batch.inputs, torch.arange(n_tokens, device=batch.inputs.device), n_tokens)
 
     def word_logits(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) over the output words; the weights are tied to the embedding."""
@@ -160,8 +160,8 @@ class JointModel(nn.Module):
         """Log-attention over source tokens (R, n, M), log p(generate) and log p(copy) (R, n); see `token_log_probs`."""
         scores = full_precision(self.copy_query(hidden) @ memory.copy_keys.mT) * self.config.width**-0.5
         if self.config.copy_next:
-            follows = F.pad(memory.ids[:, None, :-1] == inputs[..., None], (1, 0)) & (memory.ids > END)[:, None]
-            scores = scores + full_precision(self.copy_next(hidden)) * follows
+            is_next = F.pad(memory.ids[:, None, :-1] == inputs[..., None], (1, 0)) & (memory.ids > END)[:, None]
+            scores = scores + full_precision(self.copy_next(hidden)) * is_next
         attention = torch.log_softmax(scores.masked_fill(~visible[:, None], IMPOSSIBLE), -1)
         gate = full_precision(self.copy_gate(hidden).squeeze(-1))
         return attention, F.logsigmoid(gate), F.logsigmoid(-gate)
@@ -184,19 +184,19 @@ class JointModel(nn.Module):
         """
         scored_index = tuple(to_device(axis, hidden.device) for axis in scored.nonzero(as_tuple=True))
         scored_targets = targets[scored_index]
-        writable = scored_targets < self.n_output
+        can_generate = scored_targets < self.n_output
         logits = full_precision(self.word_logits(hidden[scored_index]))
-        result = -F.cross_entropy(logits, torch.where(writable, scored_targets, UNK), reduction="none")
+        log_p = -F.cross_entropy(logits, torch.where(can_generate, scored_targets, UNK), reduction="none")
         if self.config.copy:
             attention, log_generate, log_copy = self.copy_attention(hidden, inputs, memory, visible)
-            same = (memory.ids[:, None] == targets[..., None]) & visible[:, None]
-            copied = torch.logsumexp(attention.masked_fill(~same, IMPOSSIBLE), -1)
-            generated = result.masked_fill(~writable & same.any(-1)[scored_index], IMPOSSIBLE)
-            result = torch.logaddexp(log_generate[scored_index] + generated, (log_copy + copied)[scored_index])
+            is_copy = (memory.ids[:, None] == targets[..., None]) & visible[:, None]
+            copied = torch.logsumexp(attention.masked_fill(~is_copy, IMPOSSIBLE), -1)
+            generated = log_p.masked_fill(~can_generate & is_copy.any(-1)[scored_index], IMPOSSIBLE)
+            log_p = torch.logaddexp(log_generate[scored_index] + generated, (log_copy + copied)[scored_index])
         if smoothing:
             uniform = logits.mean(-1) - torch.logsumexp(logits, -1)
-            result = (1 - smoothing) * result + smoothing * uniform
-        return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).index_put(scored_index, result)
+            log_p = (1 - smoothing) * log_p + smoothing * uniform
+        return torch.zeros(targets.shape, dtype=log_p.dtype, device=log_p.device).index_put(scored_index, log_p)
 
     def next_words(
         self,
@@ -213,46 +213,47 @@ class JointModel(nn.Module):
         Args:
             visible: (R, M), whether a source token may be copied.
             forbidden_at: (R, n, any), ids that are forbidden at a position, padded with PAD.
-            k: at least 1.
-            forbidden_in_row: (R, ids), whether an id (also of an out-of-vocabulary word) is forbidden in the row.
+            k: number of candidates that are not words of the source, at least 1.
+            forbidden_in_row: (R, ids), whether an id is forbidden in the row; ids include out-of-vocabulary words.
 
         Returns:
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n). The last M columns are the words of the
             source, generated or copied. The k columns before them (fewer if the vocabulary has fewer words) are the
-            most probable other words, which can only be generated. Every word has one column; the rest are IMPOSSIBLE.
+            most probable other words, which can only be generated. Each word has one column; duplicate columns and
+            special tokens are IMPOSSIBLE.
         """
         ids = memory.ids
         same_word = ids[:, None] == ids[:, :, None]
-        first = ~same_word.tril(-1).any(-1) & (ids > END)  # the first occurrence of each word; no special tokens
-        writable = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
+        is_first = ~same_word.tril(-1).any(-1) & (ids > END)  # the first occurrence of each word; no special tokens
+        output_ids = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
         generated = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
-        source_log_p = generated.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
+        source_log_p = generated.gather(2, output_ids).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
         log_generate = generated.new_zeros(hidden.shape[:2])
         if self.config.copy:
             attention, log_generate, log_copy = self.copy_attention(hidden, inputs, memory, visible)
             copied = torch.log((attention + log_copy[..., None]).exp() @ same_word.to(attention.dtype))
             source_log_p = torch.logaddexp(source_log_p + log_generate[..., None], copied)
-        source_log_p.masked_fill_(~first[:, None], IMPOSSIBLE)
-        end = generated[..., END] + log_generate
+        source_log_p.masked_fill_(~is_first[:, None], IMPOSSIBLE)
+        end_log_p = generated[..., END] + log_generate
         generated[..., : END + 1] = IMPOSSIBLE
-        generated.scatter_(2, writable, IMPOSSIBLE)
-        row, query, number = forbidden_at.nonzero(as_tuple=True)
+        generated.scatter_(2, output_ids, IMPOSSIBLE)
+        row, position, number = forbidden_at.nonzero(as_tuple=True)
         if len(row):
-            word = forbidden_at[row, query, number]
-            generated[row, query, torch.where(word < self.n_output, word, PAD)] = IMPOSSIBLE
+            word = forbidden_at[row, position, number]
+            generated[row, position, torch.where(word < self.n_output, word, PAD)] = IMPOSSIBLE
             match, column = (ids[row] == word[:, None]).nonzero(as_tuple=True)
-            source_log_p[row[match], query[match], column] = IMPOSSIBLE
+            source_log_p[row[match], position[match], column] = IMPOSSIBLE
         if forbidden_in_row is not None:
             generated.masked_fill_(forbidden_in_row[:, None, : self.n_output], IMPOSSIBLE)
             source_log_p.masked_fill_(forbidden_in_row.gather(1, ids)[:, None], IMPOSSIBLE)
         log_p, words = largest(generated, min(k, self.n_output))
         log_p = torch.cat((log_p + log_generate[..., None], source_log_p), 2)
-        return log_p, torch.cat((words, ids[:, None].expand_as(source_log_p)), 2), end
+        return log_p, torch.cat((words, ids[:, None].expand_as(source_log_p)), 2), end_log_p
 
     def text_log_probs(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
         """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `single_fact=True`."""
         memory = self.encode(batch)
-        visible = memory.triples()
+        visible = memory.is_triple_token()
         hidden, _ = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
         scored = batch.on_cpu.targets != PAD
         return self.token_log_probs(hidden, batch.inputs, batch.targets, scored, memory, visible, smoothing).sum(1)
@@ -261,17 +262,17 @@ class JointModel(nn.Module):
 
     def lattice_of(self, batch: Batch) -> Lattice:
         """The lattice of the largest record in the batch, which contains the states of all records."""
-        return lattice(batch.predicates.shape[1], self.config.max_group_size, str(batch.predicates.device))
+        return build_lattice(batch.predicates.shape[1], self.config.max_group_size, str(batch.predicates.device))
 
-    def transition_scores(self, batch: Batch, states: Lattice) -> TransitionScores:
+    def transition_scores(self, batch: Batch, lattice: Lattice) -> TransitionScores:
         """The transition scores of the batch; in training, random predicates are replaced by the unknown predicate."""
         predicates = batch.predicates
         if self.training and self.config.predicate_dropout:
-            hidden = torch.rand(predicates.shape, device=predicates.device) < self.config.predicate_dropout
-            predicates = torch.where(hidden, 0, predicates)
-        return self.transitions(predicates, batch.counts, states)
+            is_dropped = torch.rand(predicates.shape, device=predicates.device) < self.config.predicate_dropout
+            predicates = torch.where(is_dropped, 0, predicates)
+        return self.transitions(predicates, batch.n_triples, lattice)
 
-    def emissions(self, batch: Batch, allowed: Tensor, states: Lattice) -> Tensor:
+    def emissions(self, batch: Batch, allowed: Tensor, lattice: Lattice) -> Tensor:
         """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False.
 
         Rows are divided on the CPU, without synchronising with a GPU if `allowed` is in main memory.
@@ -279,38 +280,38 @@ class JointModel(nn.Module):
         memory = self.encode(batch)
         rows = allowed.nonzero().cpu()  # (R, 3): record, fact, set
         lengths = batch.on_cpu.fact_length[rows[:, 0], rows[:, 1]]
-        before = batch.on_cpu.fact_start[rows[:, 0], rows[:, 1]]
+        fact_starts = batch.on_cpu.fact_start[rows[:, 0], rows[:, 1]]
         if self.config.history == "masked":
-            lengths = lengths + before
+            lengths = lengths + fact_starts
             history = None
         else:
             history = self.decoder.keys_values_only(
-                self._embed_text(batch), memory.cross, memory.triples()[:, None, None]
+                self._embed_text(batch), memory.cross, memory.is_triple_token()[:, None, None]
             )
         order = torch.argsort(lengths, stable=True)  # rows of similar length share a call, to reduce padding
-        sizes = lengths[order].tolist()
-        starts = [0] * len(sizes) if history is None else before[order].tolist()
+        sorted_lengths = lengths[order].tolist()
+        sorted_starts = [0] * len(sorted_lengths) if history is None else fact_starts[order].tolist()
 
         def score(chunk: Tensor) -> Tensor:
-            return self._score_rows(batch, memory, history, rows[chunk], states)
+            return self._score_rows(batch, memory, history, rows[chunk], lattice)
 
-        # Gradient checkpointing, if a single text exceeds the budget.
-        if len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled():
-            chunks = _chunks(order, sizes, starts, _CHUNK // 4)
+        # A single text over the limit is scored with gradient checkpointing.
+        if len(batch) == 1 and int(lengths.sum()) > _MAX_POSITIONS and torch.is_grad_enabled():
+            chunks = _chunks(order, sorted_lengths, sorted_starts, _MAX_POSITIONS // 4)
             scores = [checkpoint(score, chunk, use_reentrant=False) for chunk in chunks]
         else:
-            scores = [score(chunk) for chunk in _chunks(order, sizes, starts, _CHUNK)]
+            scores = [score(chunk) for chunk in _chunks(order, sorted_lengths, sorted_starts, _MAX_POSITIONS)]
         values = torch.cat(scores)
-        where = tuple(to_device(axis, values.device) for axis in rows[order].T)
-        return values.new_full(allowed.shape, IMPOSSIBLE).index_put(where, values)
+        entries = tuple(to_device(axis, values.device) for axis in rows[order].T)
+        return values.new_full(allowed.shape, IMPOSSIBLE).index_put(entries, values)
 
     def _score_rows(
-        self, batch: Batch, memory: Memory, history: list[KeysValues] | None, rows: Tensor, states: Lattice
+        self, batch: Batch, memory: Memory, history: list[KeysValues] | None, rows: Tensor, lattice: Lattice
     ) -> Tensor:
         """log p, (R,), of the facts in `rows` (R, 3; on the CPU), each under its set."""
-        texts, device = batch.on_cpu, memory.ids.device
-        record, fact, group = rows.T
-        start, length = texts.fact_start[record, fact], texts.fact_length[record, fact]
+        cpu_batch, device = batch.on_cpu, memory.ids.device
+        record, fact, set_index = rows.T
+        start, length = cpu_batch.fact_start[record, fact], cpu_batch.fact_length[record, fact]
         if history is None:  # the text from its beginning, under this set's mask
             position = torch.arange(int((start + length).max())).expand(len(rows), -1)
             in_text = position < (start + length)[:, None]
@@ -319,20 +320,20 @@ class JointModel(nn.Module):
             position = start[:, None] + torch.arange(int(length.max()))
             in_text = scored = position < (start + length)[:, None]
         position = torch.where(in_text, position, 0)
-        inputs, targets = texts.inputs[record[:, None], position], texts.targets[record[:, None], position]
+        inputs, targets = cpu_batch.inputs[record[:, None], position], cpu_batch.targets[record[:, None], position]
         n_past = int(start.max())
-        record, group, start, position, inputs, targets = (
-            to_device(tensor, device) for tensor in (record, group, start, position, inputs, targets)
+        record, set_index, start, position, inputs, targets = (
+            to_device(tensor, device) for tensor in (record, set_index, start, position, inputs, targets)
         )
         past, mask = None, None
         if history is not None:
             past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
             n = inputs.shape[1]
-            before = torch.arange(n_past, device=device) < start[:, None]
+            in_history = torch.arange(n_past, device=device) < start[:, None]
             causal = torch.ones(n, n, dtype=torch.bool, device=device).tril().expand(len(rows), -1, -1)
-            mask = torch.cat((before[:, None].expand(-1, n, -1), causal), -1)[:, None]
+            mask = torch.cat((in_history[:, None].expand(-1, n, -1), causal), -1)[:, None]
         row_memory = memory.rows(record)
-        visible = row_memory.tokens_of(states.set_members[group])
+        visible = row_memory.is_token_of(lattice.set_members[set_index])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
         hidden, _ = self.decoder(x, row_memory.cross, visible[:, None, None], past, mask)
         return self.token_log_probs(hidden, inputs, targets, scored, row_memory, visible).sum(1)
@@ -343,16 +344,16 @@ class JointModel(nn.Module):
         States that violate an alignment are excluded (paper section 3.3). With a penalty, in nats, states
         with one violation are penalised, and states with more are excluded.
         """
-        states = self.lattice_of(batch)
+        lattice = self.lattice_of(batch)
         max_violations = 0 if alignment_penalty is None else 1
         allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), max_violations)
-        scores = self.transition_scores(batch, states)
-        emission = self.emissions(batch, allowed, states)
+        scores = self.transition_scores(batch, lattice)
+        emission = self.emissions(batch, allowed, lattice)
         if alignment_penalty is not None:
-            emission = emission - alignment_penalty * alignment_violations(batch, states).to(emission.dtype)
-        weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
-        node = emission[..., states.set_of] + weights[..., None] * scores.within[:, None]
-        return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), states
+            emission = emission - alignment_penalty * alignment_violations(batch, lattice).to(emission.dtype)
+        exponents = self.transitions.within_exponents(batch.n_facts, emission.shape[1])
+        node = emission[..., lattice.set_of] + exponents[..., None] * scores.within[:, None]
+        return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), lattice
 
     def log_likelihood(self, batch: Batch, alignment_penalty: float | None = None) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3); see `potentials`.
@@ -363,12 +364,15 @@ class JointModel(nn.Module):
 
 
 def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:
-    """Splits rows sorted by length into chunks of at most `budget` padded positions and `_HISTORY` padded history."""
+    """Splits `order`, rows sorted by `lengths`, into chunks of at most `budget` padded positions.
+
+    A chunk has at most `_MAX_HISTORY` padded history positions; a row has as many as its start.
+    """
     chunks, begin, longest = [], 0, 0
     for end, (length, start) in enumerate(zip(lengths, starts, strict=True)):
         rows = end + 1 - begin
         longest = max(longest, start)
-        if rows > 1 and (length * rows > budget or longest * rows > _HISTORY):
+        if rows > 1 and (length * rows > budget or longest * rows > _MAX_HISTORY):
             chunks.append(order[begin:end])
             begin, longest = end, start
     return [*chunks, order[begin:]] if lengths else chunks

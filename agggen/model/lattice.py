@@ -55,11 +55,11 @@ class Lattice:
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # the cached tensors are also used in training, where autograd rejects inference tensors
-def lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Lattice:
+def build_lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Lattice:
     """The lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L)."""
     states = ordered_states(n_predicates, max_group_size)
-    index = {state: i for i, state in enumerate(states)}
-    sets = sorted({frozenset(state) for state in states}, key=lambda c: (len(c), sorted(c)))
+    state_index = {state: i for i, state in enumerate(states)}
+    sets = sorted({frozenset(state) for state in states}, key=lambda members: (len(members), sorted(members)))
     set_index = {members: i for i, members in enumerate(sets)}
 
     def integers(values: list[int]) -> Tensor:
@@ -75,13 +75,13 @@ def lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Latt
         n_predicates,
         max_group_size,
         states,
-        first=integers([s[0] for s in states]),
-        last=integers([s[-1] for s in states]),
-        size=integers([len(s) for s in states]),
-        prefix=integers([index.get(s[:-1], -1) for s in states]),
+        first=integers([state[0] for state in states]),
+        last=integers([state[-1] for state in states]),
+        size=integers([len(state) for state in states]),
+        prefix=integers([state_index.get(state[:-1], -1) for state in states]),
         members=membership(states),
-        set_of=integers([set_index[frozenset(s)] for s in states]),
-        set_bits=integers([sum(1 << o for o in c) for c in sets]),
-        set_members=membership([tuple(c) for c in sets]),
-        set_size=integers([len(c) for c in sets]),
+        set_of=integers([set_index[frozenset(state)] for state in states]),
+        set_bits=integers([sum(1 << o for o in members) for members in sets]),
+        set_members=membership([tuple(members) for members in sets]),
+        set_size=integers([len(members) for members in sets]),
     )

@@ -17,10 +17,10 @@ KeysValues = tuple[Tensor, Tensor]
 """Keys and values of one layer, each (rows, H, length, D / H)."""
 
 
-def copy_rows(values: Tensor, targets: Tensor, rows: Tensor) -> None:
-    """Copies the rows `rows` of a tensor to its rows `targets`, in place."""
-    if len(rows):
-        values[targets] = values[rows]
+def copy_rows(values: Tensor, targets: Tensor, sources: Tensor) -> None:
+    """Copies the rows `sources` of a tensor to its rows `targets`, in place."""
+    if len(sources):
+        values[targets] = values[sources]
 
 
 class Cache:
@@ -59,10 +59,10 @@ class Cache:
         """A copy of the rows `index`."""
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
-    def compact(self, targets: Tensor, rows: Tensor, n: int) -> None:
-        """Moves the rows `rows` to `targets`, then truncates the cache to its first n rows."""
-        copy_rows(self._keys[..., : self.length], targets, rows)
-        copy_rows(self._values[:, :, : self.length], targets, rows)
+    def compact(self, targets: Tensor, sources: Tensor, n: int) -> None:
+        """Copies the rows `sources` to `targets`, then truncates the cache to its first n rows."""
+        copy_rows(self._keys[..., : self.length], targets, sources)
+        copy_rows(self._values[:, :, : self.length], targets, sources)
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
@@ -71,19 +71,19 @@ class Cache:
 
         Shorter rows are padded with zeros. The capacity is the longest row plus `spare` positions.
         """
-        first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
-        (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
-        keys = first._keys.new_empty(rows, heads, width, length + spare)
-        values = first._values.new_empty(rows, heads, length + spare, width)
+        first_cache, length = parts[0][0], max(positions.shape[1] for _, _, positions in parts)
+        (heads, width), rows = first_cache._keys.shape[1:3], sum(len(row_index) for _, row_index, _ in parts)
+        keys = first_cache._keys.new_empty(rows, heads, width, length + spare)
+        values = first_cache._values.new_empty(rows, heads, length + spare, width)
         begin = 0
-        for cache, index, slots in parts:
-            target, end = slice(begin, begin + len(index)), slots.shape[1]
-            key_index = slots[:, None, None].expand(-1, heads, width, -1)
-            keys[target, ..., :end] = cache._keys[..., : cache.length][index].gather(3, key_index)
-            value_index = slots[:, None, :, None].expand(-1, heads, -1, width)
-            values[target, :, :end] = cache._values[:, :, : cache.length][index].gather(2, value_index)
-            keys[target, ..., end:length] = values[target, :, end:length] = 0.0
-            begin += len(index)
+        for cache, row_index, positions in parts:
+            target_rows, end = slice(begin, begin + len(row_index)), positions.shape[1]
+            key_index = positions[:, None, None].expand(-1, heads, width, -1)
+            keys[target_rows, ..., :end] = cache._keys[..., : cache.length][row_index].gather(3, key_index)
+            value_index = positions[:, None, :, None].expand(-1, heads, -1, width)
+            values[target_rows, :, :end] = cache._values[:, :, : cache.length][row_index].gather(2, value_index)
+            keys[target_rows, ..., end:length] = values[target_rows, :, end:length] = 0.0
+            begin += len(row_index)
         return Cache(keys, values, length)
 
 
@@ -150,7 +150,7 @@ class DecoderLayer(nn.Module):
         self.norm_feed_forward = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
 
-    def own_keys_values(self, x: Tensor) -> KeysValues:
+    def self_keys_values(self, x: Tensor) -> KeysValues:
         """Self-attention keys and values of the layer's input x (rows, n, D), for later positions."""
         return self.attention.keys_values(self.norm_attention(x))
 
@@ -202,19 +202,19 @@ class Decoder(nn.Module):
             The normalised hidden states (rows, n, D) and per layer the keys and values of `past` and x.
         """
         assert past is None or mask is not None, "a mask is required with `past`"
-        caches: list[KeysValues] = []
-        for number, layer in enumerate(self.layers):
-            x, cache = layer(x, past[number] if past is not None else None, mask, memory[number], memory_mask)
-            caches.append(cache)
-        return self.norm(x), caches
+        all_keys_values: list[KeysValues] = []
+        for index, layer in enumerate(self.layers):
+            x, keys_values = layer(x, past[index] if past is not None else None, mask, memory[index], memory_mask)
+            all_keys_values.append(keys_values)
+        return self.norm(x), all_keys_values
 
     def keys_values_only(self, x: Tensor, memory: list[KeysValues], memory_mask: Tensor) -> list[KeysValues]:
-        """The keys and values that a causal `forward` without `past` returns; skips the rest of the last layer."""
-        caches: list[KeysValues] = []
-        for number, layer in enumerate(self.layers[:-1]):
-            x, cache = layer(x, None, None, memory[number], memory_mask)
-            caches.append(cache)
-        return [*caches, self.layers[-1].own_keys_values(x)]  # type: ignore[operator]
+        """The keys and values that a causal `forward` without `past` returns, without the output of the last layer."""
+        all_keys_values: list[KeysValues] = []
+        for index, layer in enumerate(self.layers[:-1]):
+            x, keys_values = layer(x, None, None, memory[index], memory_mask)
+            all_keys_values.append(keys_values)
+        return [*all_keys_values, self.layers[-1].self_keys_values(x)]  # type: ignore[operator]
 
 
 def sinusoids(length: int, width: int) -> Tensor:

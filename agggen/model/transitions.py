@@ -22,6 +22,7 @@ from agggen.model.lattice import IMPOSSIBLE, Lattice
 from agggen.model.tensors import full_precision
 
 Variant = Literal["normalised", "paper"]
+_STOP_SIZES = 16  # rows of `Transitions.stop_by_size`; records with more triples use the last row
 
 
 class TransitionScores(NamedTuple):
@@ -47,43 +48,44 @@ class Transitions(nn.Module):
         self.b_out = nn.Parameter(torch.randn(n_predicates, dim) * scale)
         # Logits of ending a state after its l-th predicate, l = 1..L-1, by this predicate and by number of triples.
         self.stop = nn.Parameter(torch.zeros(n_predicates, max(max_group_size - 1, 1)))
-        self.stop_by_size = nn.Parameter(torch.zeros(_SIZES, max(max_group_size - 1, 1)))
+        self.stop_by_size = nn.Parameter(torch.zeros(_STOP_SIZES, max(max_group_size - 1, 1)))
 
-    def forward(self, predicates: Tensor, counts: Tensor, lattice: Lattice) -> TransitionScores:
-        """Scores of records with predicate ids (B, J); ids beyond `counts` (B,) are padding."""
-        present = torch.arange(predicates.shape[1], device=predicates.device) < counts[:, None]  # (B, J)
+    def forward(self, predicates: Tensor, n_triples: Tensor, lattice: Lattice) -> TransitionScores:
+        """Scores of records with predicate ids (B, J); ids beyond `n_triples` (B,) are padding."""
+        present = torch.arange(predicates.shape[1], device=predicates.device) < n_triples[:, None]  # (B, J)
         start_row = self.a_in.shape[0] - 1
         out = _log_softmax(self.a_out[predicates] @ self.b_out[predicates].mT, present[:, None])
         start = _log_softmax(self.b_out[predicates] @ self.a_out[start_row], present)
         inside_start = _log_softmax(self.b_in[predicates] @ self.a_in[start_row], present)
         logits = full_precision(self.a_in[predicates] @ self.b_in[predicates].mT)
         logits = logits.masked_fill(~present[:, None], IMPOSSIBLE)
-        same = torch.eye(predicates.shape[1], dtype=torch.bool, device=predicates.device)
-        logits = logits.masked_fill(same, IMPOSSIBLE)
+        diagonal = torch.eye(predicates.shape[1], dtype=torch.bool, device=predicates.device)
+        logits = logits.masked_fill(diagonal, IMPOSSIBLE)
         if self.variant == "paper":
-            within = self._paper(inside_start, logits, lattice, present)
+            within = self._within_paper(inside_start, logits, lattice, present)
             return TransitionScores(torch.zeros_like(start), out, inside_start, logits, within)
-        stop = self.stop[predicates] + self.stop_by_size[counts.clamp(max=_SIZES - 1)][:, None]  # (B, J, L-1)
-        return TransitionScores(start, out, inside_start, logits, self._normalised(logits, stop, lattice, present))
+        stop = self.stop[predicates] + self.stop_by_size[n_triples.clamp(max=_STOP_SIZES - 1)][:, None]  # (B, J, L-1)
+        within = self._within_normalised(logits, stop, lattice, present)
+        return TransitionScores(start, out, inside_start, logits, within)
 
-    def _normalised(self, logits: Tensor, stop: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
+    def _within_normalised(self, logits: Tensor, stop: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
         """log p(rest of the state and its length | its first predicate), (B, S)."""
-        counts = present.sum(1)
+        n_triples = present.sum(1)
         size, last = lattice.size, lattice.last
         allowed = present[:, None] & ~lattice.members[None]  # (B, S, J) predicates that may follow
-        choice = torch.logsumexp(logits[:, last].masked_fill(~allowed, IMPOSSIBLE), -1)  # (B, S)
+        log_normaliser = torch.logsumexp(logits[:, last].masked_fill(~allowed, IMPOSSIBLE), -1)  # (B, S)
         stop_logit = stop[:, last, (size - 1).clamp(max=stop.shape[-1] - 1)]  # (B, S)
-        may_continue = size < torch.clamp(counts, max=lattice.max_group_size)[:, None]
+        may_continue = size < torch.clamp(n_triples, max=lattice.max_group_size)[:, None]
         log_stop = torch.where(may_continue, nn.functional.logsigmoid(stop_logit), 0.0)
-        log_continue = nn.functional.logsigmoid(-stop_logit) - choice
-        rest = torch.zeros_like(log_stop)  # log-probability of the predicates after the first, without the stop
+        log_continue = nn.functional.logsigmoid(-stop_logit) - log_normaliser
+        log_rest = torch.zeros_like(log_stop)  # log-probability of the predicates after the first, without the stop
         for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):
             prefix = lattice.prefix.clamp(min=0)
-            step = rest[:, prefix] + log_continue[:, prefix] + logits[:, last[prefix], last]
-            rest = torch.where(size == k, step, rest)
-        return torch.where(_in_record(lattice, present), rest + log_stop, IMPOSSIBLE)
+            step = log_rest[:, prefix] + log_continue[:, prefix] + logits[:, last[prefix], last]
+            log_rest = torch.where(size == k, step, log_rest)
+        return torch.where(_in_record(lattice, present), log_rest + log_stop, IMPOSSIBLE)
 
-    def _paper(self, inside_start: Tensor, logits: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
+    def _within_paper(self, inside_start: Tensor, logits: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
         """log p(z) of variant `paper`, (B, S)."""
         p_in = _log_softmax(logits, present[:, None])
         total = inside_start[:, lattice.first]
@@ -94,18 +96,15 @@ class Transitions(nn.Module):
         return torch.where(_in_record(lattice, present), total, IMPOSSIBLE)
 
     @property
-    def inner_weight(self) -> int:
+    def inner_exponent(self) -> int:
         """The exponent of `within` for a state that is not the last; the last state has exponent 1."""
         return 2 if self.variant == "paper" else 1
 
-    def node_weights(self, lengths: Tensor, n_facts: int) -> Tensor:
+    def within_exponents(self, lengths: Tensor, n_facts: int) -> Tensor:
         """The exponents (B, T) of `within` for the states of texts with `lengths` (B,) facts."""
         facts = torch.arange(n_facts, device=lengths.device)
-        weights = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
-        return weights + (self.inner_weight - 1) * (facts < lengths[:, None] - 1)
-
-
-_SIZES = 16  # rows of stop_by_size; records with more triples use the last row
+        ones = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
+        return ones + (self.inner_exponent - 1) * (facts < lengths[:, None] - 1)
 
 
 def _log_softmax(logits: Tensor, mask: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Beam search over plans, for records with too many predicates for exact planning.
 
-For each number of used predicates, the best `width` partial plans are kept, ranked by the scores of `exact.k_best`.
+For each number of used predicates, the `width` partial plans with the best scores (as in `exact.k_best`) are extended.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ def beam_plans(scores: PlanScores, k: int, prefix: IndexPlan = (), width: int = 
         np.array([i for i in order if len(scores.states[i]) == size]) for size in range(1, scores.max_group_size + 1)
     ]
     members = [np.array([scores.states[i] for i in states]) for states in by_size]  # (S_size, size) each
-    n_used = sum(len(group) for group in prefix)
+    n_in_prefix = sum(len(group) for group in prefix)
     stacks: list[list[tuple[float, IndexPlan]]] = [[] for _ in range(n + 1)]  # by number of used predicates
-    stacks[n_used].append((0.0, prefix))
-    for count in range(n_used, n):
-        beam = _best(stacks[count], width)
+    stacks[n_in_prefix].append((0.0, prefix))
+    for n_used in range(n_in_prefix, n):
+        beam = _best(stacks[n_used], width)
         if not beam:
             continue
         used = np.zeros((len(beam), n), dtype=bool)
         for row, (_, plan) in enumerate(beam):
             used[row, [index for group in plan for index in group]] = True
         transition = np.stack([scores.out[plan[-1][-1]] if plan else scores.start for _, plan in beam])
-        total = np.where(used, -np.inf, np.array([score for score, _ in beam])[:, None] + transition)  # (beam, J)
-        for states, member in zip(by_size[: n - count], members, strict=False):
-            ends = np.array(count + member.shape[1] == n)
+        partial_scores = np.array([score for score, _ in beam])[:, None]
+        total = np.where(used, -np.inf, partial_scores + transition)  # (beam, J), by first predicate of the next group
+        for states, member in zip(by_size[: n - n_used], members, strict=False):
+            ends = np.array(n_used + member.shape[1] == n)
             value = total[:, member[:, 0]] + scores.group_scores(states, ends)  # (beam, S_size)
             for position in range(1, member.shape[1]):
                 value[used[:, member[:, position]]] = -np.inf
             flat = value.ravel()
-            chosen = np.argpartition(-flat, width)[:width] if len(flat) > width else np.arange(len(flat))
-            for cell in chosen[flat[chosen] > -np.inf]:
+            cells = np.argpartition(-flat, width)[:width] if len(flat) > width else np.arange(len(flat))
+            for cell in cells[flat[cells] > -np.inf]:
                 row, column = divmod(int(cell), len(states))
                 plan = (*beam[row][1], scores.states[states[column]])
-                stacks[count + member.shape[1]].append((float(flat[cell]), plan))
+                stacks[n_used + member.shape[1]].append((float(flat[cell]), plan))
     return [ScoredPlan(plan, score) for score, plan in _best(stacks[n], k)]
 
 

@@ -1,6 +1,6 @@
 """The k best plans of records that are too large for the tables of `exact`: a beam search with a proof of optimality.
 
-The bound is that of a state-space relaxation (Christofides, Mingozzi and Toth 1981, Networks 11): the recursion tracks
+The bound comes from a state-space relaxation (Christofides, Mingozzi and Toth 1981, Networks 11): the recursion tracks
 the number of unused predicates instead of their set, so a relaxed plan may repeat one predicate and omit another.
 Lagrange multipliers (prices of predicates), optimised by subgradient steps, penalise this (Held and Karp 1971). If
 f(n, p) is the greatest value, minus prices, of a relaxed continuation by n predicates after predicate p,
@@ -36,8 +36,8 @@ def search(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> tuple[list[Sco
     if exact.is_exact(scores):
         return exact.k_best(scores, k, prefix), True
     beam = beam_plans(scores, k, prefix)
-    proven = _a_star(scores, k, prefix, beam)
-    return (beam, False) if proven is None else (proven, True)
+    optimal_plans = _a_star(scores, k, prefix, beam)
+    return (beam, False) if optimal_plans is None else (optimal_plans, True)
 
 
 class _Relaxation:
@@ -53,29 +53,31 @@ class _Relaxation:
         self.members = np.zeros((len(groups), scores.n_predicates))
         for row, group in enumerate(groups):
             self.members[row, list(group)] = 1.0
-        self.begins = np.searchsorted(self.first, np.arange(scores.n_predicates))  # sorted by first predicate
+        # The first row of the groups that begin with each predicate; rows are sorted by first predicate.
+        self.first_rows = np.searchsorted(self.first, np.arange(scores.n_predicates))
         self.transition = np.where(np.eye(scores.n_predicates, dtype=bool), -np.inf, scores.out)
         self.prices = np.zeros(scores.n_predicates)
 
-    def solve(self, unused: int) -> None:
-        """Computes `f`, (unused + 1, J), for the current prices."""
+    def solve(self, n_unused: int) -> None:
+        """Computes `f`, (n_unused + 1, J), for the current prices."""
         n = self.scores.n_predicates
         price = self.members @ self.prices
-        self.f = np.full((unused + 1, n), -np.inf)
+        self.f = np.full((n_unused + 1, n), -np.inf)
         self.f[0] = 0.0
-        self.values: list[Floats] = []  # by n - 1: (rows,) value, minus prices, of a next group and its continuation
-        for n_left in range(1, unused + 1):
-            fits = self.size <= n_left
+        # By n_left - 1: (rows,) value, minus prices, of a next group and its continuation.
+        self.values: list[Floats] = []
+        for n_left in range(1, n_unused + 1):
+            is_possible = self.size <= n_left
             future = self.f[np.maximum(n_left - self.size, 0), self.last]
-            scores = self.scores.group_scores(self.states, self.size == n_left)
-            self.values.append(np.where(fits, scores + future - price, -np.inf))
-            best_into = np.maximum.reduceat(self.values[-1], self.begins)
-            self.f[n_left] = (self.transition + best_into).max(1)
+            group_scores = self.scores.group_scores(self.states, self.size == n_left)
+            self.values.append(np.where(is_possible, group_scores + future - price, -np.inf))
+            best_by_first = np.maximum.reduceat(self.values[-1], self.first_rows)
+            self.f[n_left] = (self.transition + best_by_first).max(1)
 
-    def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
+    def relaxed_plan(self, transition: Floats, n_unused: int) -> tuple[float, Counter[int]]:
         """Value (minus prices) and predicate counts of the best relaxed plan after `transition` (J,), in log p."""
         counts: Counter[int] = Counter()
-        value, n_left = float((transition[self.first] + self.values[unused - 1]).max()), unused
+        value, n_left = float((transition[self.first] + self.values[n_unused - 1]).max()), n_unused
         while n_left:
             best = int((transition[self.first] + self.values[n_left - 1]).argmax())
             counts.update(self.scores.states[self.states[best]])
@@ -88,19 +90,20 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
     """The k best plans; None if `MAX_EXPANSIONS` is exceeded. `incumbents` are the plans of the beam search."""
     n = scores.n_predicates
     full_set = (1 << n) - 1
-    start = sum(1 << index for group in prefix for index in group)
-    unused_predicates = [index for index in range(n) if not start >> index & 1]
+    prefix_set = sum(1 << index for group in prefix for index in group)
+    unused_predicates = [index for index in range(n) if not prefix_set >> index & 1]
     if not unused_predicates or len(incumbents) < k:
         return None
     threshold = incumbents[-1].score - _TOLERANCE
     relaxation = _Relaxation(scores)
     root = scores.out[prefix[-1][-1]] if prefix else scores.start
-    root = np.where([start >> index & 1 for index in range(n)], -np.inf, root)
+    root = np.where([prefix_set >> index & 1 for index in range(n)], -np.inf, root)
     _set_prices(relaxation, root, unused_predicates, incumbents[0].score)
 
     visits: Counter[tuple[int, int]] = Counter()  # number of extensions of each (used set, last predicate)
     best_plans: list[ScoredPlan] = []
-    queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, start)]  # (-bound, plan, score, used)
+    # Entries: (-bound, plan, score, used set).
+    queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, prefix_set)]
     expansions = 0
     while queue and len(best_plans) < k:
         _, plan, score, used = heapq.heappop(queue)
@@ -115,7 +118,7 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
         if expansions > MAX_EXPANSIONS:
             return None
         n_left = n - used.bit_count()
-        transition = root if used == start else scores.out[plan[-1][-1]]
+        transition = root if used == prefix_set else scores.out[plan[-1][-1]]
         price = sum(relaxation.prices[index] for index in range(n) if not used >> index & 1)
         bound = score + transition[relaxation.first] + relaxation.values[n_left - 1] + price
         group_scores = scores.group_scores(relaxation.states, relaxation.size == n_left)
@@ -128,17 +131,20 @@ def _a_star(scores: PlanScores, k: int, prefix: IndexPlan, incumbents: list[Scor
 
 
 def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[int], best: float) -> None:
-    """Sets the prices with the lowest bound at the root; `best` is the score of the best known plan."""
-    lowest, prices = np.inf, relaxation.prices.copy()
+    """Sets the prices with the lowest bound on all plans.
+
+    `root` (J,) are the log-weights of the transitions into the first group, `best` is the score of the best known plan.
+    """
+    lowest_bound, best_prices = np.inf, relaxation.prices.copy()
     for step in range(_SUBGRADIENT_STEPS):
         relaxation.solve(len(unused_predicates))
         value, counts = relaxation.relaxed_plan(root, len(unused_predicates))
         bound = value + float(relaxation.prices[unused_predicates].sum())
-        if bound < lowest:
-            lowest, prices = bound, relaxation.prices.copy()
+        if bound < lowest_bound:
+            lowest_bound, best_prices = bound, relaxation.prices.copy()
         excess = np.array([counts[index] - float(index in unused_predicates) for index in range(len(root))])
         if bound - best <= _TOLERANCE or not excess.any():
             break
         relaxation.prices = relaxation.prices + (bound - best) / (excess @ excess) * 0.95**step * excess
-    relaxation.prices = prices
+    relaxation.prices = best_prices
     relaxation.solve(len(unused_predicates))

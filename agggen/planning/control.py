@@ -22,10 +22,10 @@ def resolve_plan(record: Record, plan: Plan, partial: bool = False) -> IndexPlan
     index_of = {name: index for index, name in enumerate(record.predicates)}
     for name in plan.predicates:
         if name not in index_of:
-            lower = {known.lower(): known for known in record.predicates}
-            nearest = [lower[match] for match in get_close_matches(name.lower(), lower)]
-            hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"it has {', '.join(record.predicates)}"
-            raise PlanError(f"{label}: the record has no predicate {name!r}; {hint}")
+            by_lower_case = {predicate.lower(): predicate for predicate in record.predicates}
+            similar = [by_lower_case[match] for match in get_close_matches(name.lower(), by_lower_case)]
+            advice = f"did you mean {' or '.join(similar)}?" if similar else f"it has {', '.join(record.predicates)}"
+            raise PlanError(f"{label}: the record has no predicate {name!r}; {advice}")
     omitted = [name for name in record.predicates if name not in plan.predicates]
     if omitted and not partial:
         raise PlanError(f"{label} omits {', '.join(omitted)}; add them, or let the model complete the plan")

@@ -18,7 +18,7 @@ class PlanDistribution:
 
     Args:
         n_predicates: the number of the record's predicates.
-        scores: of the transitions between known predicates; None if all are unknown.
+        scores: the scores of the known predicates; None if all predicates are unknown.
         unknown: the groups of the unknown predicates.
         level: the aggregation level, the size of a plan's largest group, at most the model's L. [default: L]
         reward: added to a plan's log-score per group, before normalisation.
@@ -32,8 +32,8 @@ class PlanDistribution:
         level: int | None = None,
         reward: float = 0.0,
     ) -> None:
-        self.unknown = unknown
-        self.known = tuple(sorted({*range(n_predicates)} - {index for group in unknown for index in group}))
+        self.unknown_groups = unknown
+        self.known_predicates = tuple(sorted({*range(n_predicates)} - {index for group in unknown for index in group}))
         self.scores = None if scores is None else scores.adjusted(level, reward)
         self.largest_group = level or n_predicates
 
@@ -47,7 +47,7 @@ class PlanDistribution:
 
         A plan outside the distribution (with a group larger than the level) has the score 0.
         """
-        score = None if self.scores is None else plan_score(self.scores, restricted(plan, self.known))
+        score = None if self.scores is None else plan_score(self.scores, restricted(plan, self.known_predicates))
         if score is None or max(map(len, plan)) > self.largest_group:
             return ScoredPlan(plan, 0.0)
         if self.log_partition is None:
@@ -56,13 +56,13 @@ class PlanDistribution:
         return ScoredPlan(plan, probability, probability)
 
     def search(self, algorithm: Callable[[PlanScores], Iterable[ScoredPlan]]) -> list[ScoredPlan]:
-        """The plans that `algorithm` finds for the known predicates, extended to the record by the unknown ones.
+        """The plans that `algorithm` finds for the known predicates, followed by the groups of the unknown predicates.
 
-        If no predicate is known, the result is the plan of the unknown predicates.
+        If no predicate is known, the only plan is that of the unknown predicates.
         """
         if self.scores is None:
-            return [ScoredPlan(self.unknown, 0.0)]
-        return [self.scored((*self._to_record(plan.states), *self.unknown)) for plan in algorithm(self.scores)]
+            return [ScoredPlan(self.unknown_groups, 0.0)]
+        return [self.scored((*self._to_record(plan.states), *self.unknown_groups)) for plan in algorithm(self.scores)]
 
     def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
         """The k most probable plans, best first, and whether their optimality is proven (`bounded.search`)."""
@@ -72,14 +72,14 @@ class PlanDistribution:
     def complete(self, prefix: IndexPlan) -> IndexPlan:
         """`prefix`, whose groups may have any size, with its most probable continuation."""
         used = {index for group in prefix for index in group}
-        known_prefix = restricted(prefix, self.known)
+        known_prefix = restricted(prefix, self.known_predicates)
         continuation: IndexPlan = ()
-        if self.scores is not None and not used.issuperset(self.known):
+        if self.scores is not None and not used.issuperset(self.known_predicates):
             (best, *_), _ = bounded.search(self.scores, 1, known_prefix)
             continuation = self._to_record(best.states[len(known_prefix) :])
-        unused = (tuple(index for index in group if index not in used) for group in self.unknown)
+        unused = (tuple(index for index in group if index not in used) for group in self.unknown_groups)
         return (*prefix, *continuation, *(group for group in unused if group))
 
     def _to_record(self, plan: IndexPlan) -> IndexPlan:
-        """A plan of the known predicates in indices of the record's predicates."""
-        return tuple(tuple(self.known[index] for index in group) for group in plan)
+        """A plan of the known predicates, renumbered from indices of `known_predicates` to the record's."""
+        return tuple(tuple(self.known_predicates[index] for index in group) for group in plan)

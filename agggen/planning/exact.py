@@ -34,7 +34,7 @@ Reduce = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class _Layer:
-    """The n used sets of one cardinality p; r = J - p predicates are unused, and C groups start with each of the r."""
+    """Tables of the n used sets of cardinality p. r = J - p predicates are unused; C groups begin with each of them."""
 
     sets: Ints  # (n,) bit masks
     used: Ints  # (n, p) ascending
@@ -84,9 +84,9 @@ def _backward(scores: PlanScores, reduce: Reduce) -> list[Floats]:
     values: list[Floats] = []
     for layer in reversed(_tables(n, scores.max_group_size).layers):
         value = scores.group_scores(layer.states, layer.cells // n == full_set) + future[layer.cells]
-        entry = reduce(value)  # (n, r): over the groups with the same first predicate
+        by_first = reduce(value)  # (n, r): over the groups with the same first predicate
         transition = scores.out[layer.used[:, :, None], layer.unused[:, None, :]]  # (n, p, r)
-        future[layer.sets[:, None] * n + layer.used] = reduce(transition + entry[:, None, :])
+        future[layer.sets[:, None] * n + layer.used] = reduce(transition + by_first[:, None, :])
         values.append(value)
     return values[::-1]
 
@@ -191,10 +191,10 @@ def sample(scores: PlanScores, count: int, rng: np.random.Generator, top_p: floa
         """The possible next groups (positions in `states`), their probabilities, and the used sets after them."""
         value, _, states, used_after = next_groups(used, last)
         probability = np.exp(value - _log_sum(value))
-        order = np.argsort(-probability, kind="stable")
-        before = np.cumsum(probability[order]) - probability[order]
-        kept = order[before < top_p] if top_p < 1 else order
-        return states[kept], probability[kept] / probability[kept].sum(), used_after[kept]
+        by_probability = np.argsort(-probability, kind="stable")
+        mass_before = np.cumsum(probability[by_probability]) - probability[by_probability]
+        eligible = by_probability[mass_before < top_p] if top_p < 1 else by_probability
+        return states[eligible], probability[eligible] / probability[eligible].sum(), used_after[eligible]
 
     drawn: list[ScoredPlan] = []
     for _ in range(count):
@@ -206,6 +206,6 @@ def sample(scores: PlanScores, count: int, rng: np.random.Generator, top_p: floa
             plan.append(scores.states[states[choice]])
             used = int(used_after[choice])
         score = plan_score(scores, tuple(plan))
-        assert score is not None  # its groups are within L
+        assert score is not None  # no group is larger than L
         drawn.append(ScoredPlan(tuple(plan), score))
     return drawn

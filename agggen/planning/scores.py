@@ -68,8 +68,8 @@ class PlanScores:
         is divided among more orders. A positive reward compensates for this.
         """
         level = level or self.max_group_size
-        kept = [len(group) <= level for group in self.states]
-        return replace(self, within=self.within[:, kept] + reward, max_group_size=min(level, self.max_group_size))
+        is_allowed = [len(group) <= level for group in self.states]
+        return replace(self, within=self.within[:, is_allowed] + reward, max_group_size=min(level, self.max_group_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,8 @@ def plan_score(scores: PlanScores, plan: IndexPlan) -> float | None:
     positions = _positions(scores.n_predicates, scores.max_group_size)
     if any(group not in positions for group in plan):
         return None
-    transitions = [scores.start[plan[0][0]], *(scores.out[before[-1], group[0]] for before, group in pairwise(plan))]
+    boundaries = [scores.out[previous[-1], group[0]] for previous, group in pairwise(plan)]
+    transitions = np.array([scores.start[plan[0][0]], *boundaries])
     ends = np.arange(1, len(plan) + 1) == len(plan)
     weights = scores.group_scores(np.array([positions[group] for group in plan]), ends)
     return sum(map(float, transitions + weights))

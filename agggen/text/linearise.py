@@ -54,15 +54,15 @@ def linearise(record: Record) -> SourceTokens:
 
     Predicates appear without the suffix that makes them unique: ``isPartOf_2`` is ``is part of``.
     """
-    tokens, triple, role = [CLS], [-1], [ROLE_SPECIAL]
-    for index, item in enumerate(record.triples):
-        parts = (entity_words(item.subject), predicate_words(item.predicate), entity_words(item.object))
-        for words_role, words in enumerate(parts, start=ROLE_SUBJECT):
+    tokens, triple_indices, roles = [CLS], [-1], [ROLE_SPECIAL]
+    for index, triple in enumerate(record.triples):
+        parts = (entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object))
+        for role, words in enumerate(parts, start=ROLE_SUBJECT):
             new_tokens = [token.text for token in tokenise(words, normalise=True)]
             tokens += new_tokens
-            triple += [index] * len(new_tokens)
-            role += [words_role] * len(new_tokens)
+            triple_indices += [index] * len(new_tokens)
+            roles += [role] * len(new_tokens)
         tokens.append(SEP)
-        triple.append(index)
-        role.append(ROLE_SPECIAL)
-    return SourceTokens(tokens, triple, role)
+        triple_indices.append(index)
+        roles.append(ROLE_SPECIAL)
+    return SourceTokens(tokens, triple_indices, roles)

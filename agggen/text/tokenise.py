@@ -1,4 +1,4 @@
-"""Reversible tokenisation: detokenised tokens equal the text.
+"""Reversible tokenisation: detokenising the tokens of a text gives exactly the text.
 
 A text is split into numbers with inner points or commas (``16,000``, ``3.5``, ``5.2e3``), words, clitics (``'s``,
 ``n't``) and other visible characters, each a separate token. A single space between tokens is implied. If two tokens
@@ -93,7 +93,7 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
 
 
 def _correct_spacing(pieces: list[_Piece], adjacent: list[bool]) -> list[bool]:
-    """Whether neighbouring pieces are adjacent after spacing errors are corrected."""
+    """`adjacent` (whether each piece touches the next) after correction of spacing errors."""
     corrected = list(adjacent)
     for index, is_adjacent in enumerate(adjacent):
         left, right = pieces[index], pieces[index + 1]

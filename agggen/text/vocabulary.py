@@ -28,7 +28,7 @@ SPECIALS = ("[PAD]", "[UNK]", CLS_WORD, SEP_WORD, "[FACT]", "[LAST]", "[END]")
 
 @dataclass(frozen=True, slots=True)
 class EncodedSource:
-    """A linearised record as ids; `ids`, `triple` and `role` have one item per token (see SourceTokens)."""
+    """A linearised record as ids; `ids`, `triple` and `role` have one item per token (see `SourceTokens`)."""
 
     ids: list[int]
     triple: list[int]
@@ -37,18 +37,18 @@ class EncodedSource:
     """The record's out-of-vocabulary words; the k-th has the id ``len(vocabulary) + k``."""
 
 
-_AN = re.compile(r"(?!one|once|eu)[aeio][a-z]")
-_A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
+_TAKES_AN = re.compile(r"(?!one|once|eu)[aeio][a-z]")
+_TAKES_A = re.compile(r"[b-df-gj-np-tv-z][a-z]")
 
 
 def _an_suffix(word: str, current: str) -> str:
     """The suffix of "a" before a word: "n" or ""; `current` if the spelling is ambiguous (``hour``, ``US``)."""
     lower = word[:1].lower() + word[1:]
-    return "n" if _AN.match(lower) else "" if _A.match(lower) else current
+    return "n" if _TAKES_AN.match(lower) else "" if _TAKES_A.match(lower) else current
 
 
 def _adjacent_in_name(word: str, following: str, record: Record) -> bool:
-    """Whether a subject or object of the record has these two tokens in succession."""
+    """Whether `following` directly follows `word` in a subject or object of the record."""
     names = {name for triple in record.triples for name in (triple.subject, triple.object)}
     tokens = ([token.text for token in tokenise(entity_words(name), normalise=True)] for name in names)
     return any((word, following) in pairwise(name_tokens) for name_tokens in tokens)
@@ -60,7 +60,7 @@ class Vocabulary:
     PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
 
     def __init__(self, words: Sequence[str], n_output: int) -> None:
-        """Makes a vocabulary of `words`, which begin with the special tokens.
+        """A vocabulary of `words`, which begin with the special tokens; the first `n_output` can be generated.
 
         Raises:
             BundleError: the special tokens are missing, a word is duplicated, or `n_output` is out of range.
@@ -78,7 +78,7 @@ class Vocabulary:
 
     @classmethod
     def build(cls, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
-        """The words with at least `min_count` occurrences in the records or their references, by descending frequency.
+        """The words that occur at least `min_count` times in the records or in their references, most frequent first.
 
         Raises:
             ConfigError: `min_count` is below 1.
@@ -89,24 +89,24 @@ class Vocabulary:
     def grown(self, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
         """This vocabulary with the words of further records, selected as in `build`.
 
-        Ids below `n_output` do not change. New words of texts, including former source-only words, follow; then the
-        remaining source-only words.
+        Ids below `n_output` do not change. New words of texts, which may have been source-only words, follow; the
+        remaining source-only words are last.
         """
         if min_count < 1:
             raise ConfigError(f"min_count must be at least 1, not {min_count}")
-        source: Counter[str] = Counter()
-        target: Counter[str] = Counter()
+        source_counts: Counter[str] = Counter()
+        target_counts: Counter[str] = Counter()
         for record in records:
-            source.update(linearise(record).tokens)
+            source_counts.update(linearise(record).tokens)
             for reference in record.references:
-                target.update(token.text for token in tokenise(reference.text, normalise=True))
-        if not target:
+                target_counts.update(token.text for token in tokenise(reference.text, normalise=True))
+        if not target_counts:
             raise CorpusError("there is no reference text to build a vocabulary from; training records need references")
         for special in SPECIALS:
-            source.pop(special, None)
-        output = dict.fromkeys((*self.words[: self.n_output], *_by_frequency(target, min_count)))
-        words = dict.fromkeys((*output, *self.words[self.n_output :], *_by_frequency(source, min_count)))
-        return Vocabulary(list(words), len(output))
+            source_counts.pop(special, None)
+        output_words = dict.fromkeys((*self.words[: self.n_output], *_by_frequency(target_counts, min_count)))
+        words = dict.fromkeys((*output_words, *self.words[self.n_output :], *_by_frequency(source_counts, min_count)))
+        return Vocabulary(list(words), len(output_words))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -116,7 +116,7 @@ class Vocabulary:
         return self._ids.get(word, self.n_output) < self.n_output
 
     def encode_source(self, record: Record) -> EncodedSource:
-        """The record as ids, in the order of its triples."""
+        """The ids of the linearised record."""
         source = linearise(record)
         ids: list[int] = []
         extras: dict[str, int] = {}
@@ -126,7 +126,7 @@ class Vocabulary:
         return EncodedSource(ids, source.triple, source.role, list(extras))
 
     def encode_target(self, facts: Sequence[str], source: EncodedSource) -> dict[int, list[int]]:
-        """The token ids of each fact in which at least one token starts, by the fact's index, in ascending order.
+        """The token ids of each fact, by the fact's index, in ascending order; without facts in which no token starts.
 
         A word that can be neither generated nor copied from the source is UNK.
 
@@ -157,15 +157,15 @@ class Vocabulary:
         An "a" or "an" before an out-of-vocabulary word is corrected according to the word's first letters, unless both
         words belong to a subject or object of `record` ("Serie A Oxford").
         """
-        size, tokens = len(self), list[str]()
+        n_words, tokens = len(self), list[str]()
         for token_id in ids:
             if token_id < len(SPECIALS):
                 continue
-            token = self.words[token_id] if token_id < size else extras[token_id - size]
-            before = tokens[-1] if tokens else ""
-            after_article = token_id >= size and before.lower() in ("a", "an")
-            if after_article and not (record and _adjacent_in_name(before, token, record)):
-                tokens[-1] = before[0] + _an_suffix(token, before[1:])
+            token = self.words[token_id] if token_id < n_words else extras[token_id - n_words]
+            previous = tokens[-1] if tokens else ""
+            after_article = token_id >= n_words and previous.lower() in ("a", "an")
+            if after_article and not (record and _adjacent_in_name(previous, token, record)):
+                tokens[-1] = previous[0] + _an_suffix(token, previous[1:])
             tokens.append(token)
         return tokens
 

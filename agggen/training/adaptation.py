@@ -1,6 +1,6 @@
 """Configuration and data for adaptation: fine-tuning of a bundle on texts of a new domain.
 
-Texts of the bundle's training corpora (old texts) are mixed in (replay) against catastrophic forgetting.
+To prevent catastrophic forgetting, texts of the bundle's training corpora ("old texts") are mixed in ("replay").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agggen.config import as_overrides, load_config
 from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import AggGenError, ConfigError, TrainingError
 from agggen.records import Record
-from agggen.run import RunConfig, weights_of
+from agggen.run import RunConfig, initial_weights
 from agggen.training.choice import corpus_overrides
 from agggen.training.data import Data, bundle_folder, training_data, training_dataset
 
@@ -25,7 +25,7 @@ C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_MIN_REPLAYED = 200  # training texts; with fewer, the model overfits them and forgets more of the old domain
+_MIN_REPLAYED = 200  # training texts; a model overfits fewer texts and forgets more of the old domain
 
 
 def adaptation(
@@ -43,10 +43,10 @@ def adaptation(
     Args:
         address: see `bundle_folder`.
         data: the texts of the new domain, with splits train and dev.
-        replay: the corpus of the old texts, a source of `load_dataset`. [default: the bundle's training corpora, if
+        replay: the corpus of the old texts, any source of `load_dataset`. [default: the bundle's training corpora, if
             available and unchanged]
         overrides: take precedence over the settings of the bundle and of the preset.
-        note: receives messages about new predicates and about replay.
+        note: called with messages about new predicates and replay.
 
     Raises:
         BundleError: there is no bundle, or it was modified.
@@ -61,21 +61,22 @@ def adaptation(
                 f"{data.name}: none of the {len(records):,} records of {split} has a text; adapting needs texts in "
                 "train and dev, so name their column (text) or give records with references"
             )
-    old: dict[str, Dataset] = {}
+    replay_corpora: dict[str, Dataset] = {}
     if configuration(cls, address, bundle, preset, overrides).training.replay:
         if replay is None:
-            old = _corpora_of_bundle(bundle, note)
+            replay_corpora = _corpora_of_bundle(bundle, note)
         else:
             replayed = training_dataset(replay)
-            old = {replayed.name: Dataset(replayed.name, {"train": replayed.train, "dev": replayed.dev})}
-    corpus = corpus_overrides(data, data, *old.values())
+            replay_corpora = {replayed.name: Dataset(replayed.name, {"train": replayed.train, "dev": replayed.dev})}
+    corpus = corpus_overrides(data, data, *replay_corpora.values())
     config = configuration(cls, address, bundle, preset, [*corpus, *overrides])
     new_data = training_data(config, max_reject_share, data)
     if config.training.grow:
-        known = set(bundle.encoder.predicates)
-        used = {name for record in new_data.train if record.references for name in record.predicates}
-        note(f"{len(used - known)} predicates are new to the model, which knows {len(known) - 1}")
-    return config, _with_replay(new_data, old, config, note)
+        known_predicates = set(bundle.encoder.predicates)
+        used_predicates = {name for record in new_data.train if record.references for name in record.predicates}
+        n_new, n_known = len(used_predicates - known_predicates), len(known_predicates) - 1
+        note(f"{n_new} predicates are new to the model, which knows {n_known}")
+    return config, _with_replay(new_data, replay_corpora, config, note)
 
 
 def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
@@ -88,12 +89,12 @@ def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str
     if not config.training.grow:
         defaults += as_overrides({"text": bundle.config.get("text", {})})
         config = load_config(cls, preset, [start, *overrides], defaults=defaults)
-    weights_of(bundle, config)
+    initial_weights(bundle, config)  # raises ConfigError if the bundle does not fit
     return config
 
 
 def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
-    """The corpora on which the bundle was trained, including replayed ones, except missing and modified corpora."""
+    """The corpora on which the bundle was trained, including replayed corpora, except missing and modified corpora."""
     corpus = bundle.config.get("corpus", {})
     replayed = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
     splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(replayed)}
@@ -101,7 +102,7 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
         splits_of[corpus["name"]] = {"train": corpus.get("train", "train"), "dev": corpus.get("dev", "dev")}
     if not splits_of:
         note("No old texts are mixed in, so the model may forget: the bundle names no corpus. Give one with replay")
-    old: dict[str, Dataset] = {}
+    corpora: dict[str, Dataset] = {}
     for name, splits in splits_of.items():
         prefix = _REPLAY if name in replayed else ""
         try:
@@ -112,16 +113,16 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
         except AggGenError as error:
             note(f"No old texts of {name} are mixed in, so the model may forget: {error}. Give a corpus with replay")
             continue
-        old[name] = Dataset(name, {role: dataset.split(split) for role, split in splits.items()})
-    return old
+        corpora[name] = Dataset(name, {standard: dataset.split(split) for standard, split in splits.items()})
+    return corpora
 
 
-def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
-    """Adds texts of `old` to both splits until they are the fraction ``training.replay``, or all are used."""
+def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
+    """Adds texts of `replay_corpora` to both splits until their fraction is ``training.replay``, or all are used."""
     share, rng = config.training.replay, random.Random(config.training.seed)
     mixed: dict[str, list[Record]] = {}
     for split, records, minimum in (("train", data.train, _MIN_REPLAYED if share else 0), ("dev", data.dev, 0)):
-        pool = [record for corpus in old.values() for record in corpus.split(split) if record.references]
+        pool = [record for corpus in replay_corpora.values() for record in corpus.split(split) if record.references]
         n_missing = max(round(_n_texts(records) * share / (1 - share)), minimum)
         chosen: list[Record] = []
         for record in rng.sample(pool, len(pool)):
@@ -130,11 +131,12 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, note
             chosen.append(record)
             n_missing -= len(record.references)
         mixed[split] = [*records, *chosen]
-        if old and split == "train":
-            note(f"{_n_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_n_texts(records):,} new ones")
+        if replay_corpora and split == "train":
+            names, n_old, n_new = " and ".join(replay_corpora), _n_texts(chosen), _n_texts(records)
+            note(f"{n_old:,} old texts of {names} are mixed into {n_new:,} new ones")
     fingerprints = {
         f"{_REPLAY}{name}/{split}": fingerprint_of(records)
-        for name, corpus in old.items()
+        for name, corpus in replay_corpora.items()
         for split, records in corpus.splits.items()
     }
     return replace(data, train=mixed["train"], dev=mixed["dev"], fingerprints=data.fingerprints | fingerprints)

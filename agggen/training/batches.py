@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from agggen.model.batch import Example, allowed_sets, collate
-from agggen.model.lattice import lattice
+from agggen.model.lattice import build_lattice
 
 _SHUFFLE_WINDOW = 40  # batches per sorting window: a compromise between randomness and padding
 
@@ -17,7 +17,7 @@ def joint_costs(examples: Sequence[Example], max_group_size: int, max_violations
     costs: list[int] = []
     for begin in range(0, len(examples), 512):
         batch = collate(examples[begin : begin + 512])
-        sets = allowed_sets(batch, lattice(batch.predicates.shape[1], max_group_size), max_violations)
+        sets = allowed_sets(batch, build_lattice(batch.predicates.shape[1], max_group_size), max_violations)
         costs += ((sets.sum(-1) * batch.fact_length).sum(-1) + batch.fact_length.sum(-1)).tolist()
     return costs
 

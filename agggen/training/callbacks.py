@@ -26,7 +26,7 @@ class Callback:
         """Called every `log_every` updates, with means since the last call."""
 
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
-        """Called after each epoch, with scores on the development set; `dev_loss` is in nats per token."""
+        """Called after each epoch, with scores on the development set; `dev_loss` is in nats per scored position."""
 
     def on_end(self, trainer: Trainer) -> None:
         """Called at the end of the stage, after the best weights were restored."""

@@ -118,25 +118,29 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
     except (KeyError, TypeError) as error:
         raise TrainingError(f"{path} is not a complete checkpoint ({error}); delete it to start over") from error
 
-    def part(prefix: str) -> dict[str, Tensor]:
+    def tensors_of(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
     try:
-        trainer.model.load_state_dict(part("model."))
+        trainer.model.load_state_dict(tensors_of("model."))
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise TrainingError(f"{path} does not fit this model ({reason}); delete it to start over") from error
-    trainer.best = part("best.")
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in part("optimizer.").items():
+    trainer.best = tensors_of("best.")
+    optimizer_state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors_of("optimizer.").items():
         index, key = name.split(".", 1)
-        state.setdefault(int(index), {})[key] = tensor
-    trainer.optimizer.load_state_dict({"state": state, "param_groups": trainer.optimizer.state_dict()["param_groups"]})
+        optimizer_state.setdefault(int(index), {})[key] = tensor
+    param_groups = trainer.optimizer.state_dict()["param_groups"]
+    trainer.optimizer.load_state_dict({"state": optimizer_state, "param_groups": param_groups})
 
 
 def _flatten_once(description: dict[str, Any]) -> dict[str, Any]:
     """Flattens the first level: ``{"config": {"epochs": 3}}`` becomes ``{"config.epochs": 3}``."""
     flat: dict[str, Any] = {}
     for key, value in description.items():
-        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
+        if isinstance(value, dict):
+            flat |= {f"{key}.{name}": setting for name, setting in value.items()}
+        else:
+            flat[key] = value
     return flat

@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, resolve_included
+from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, resolve_shipped
 from agggen.config import flatten
 from agggen.corpora.catalogue import list_corpora
 from agggen.corpora.rejects import Reject, check_reject_share
@@ -19,11 +19,11 @@ from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record
 from agggen.run import RunConfig
 
-_REMOTE = "agggen_platform.storage.bundles:get_bundle"
+_REMOTE_FETCHER = "agggen_platform.storage.bundles:get_bundle"
 
 
 @dataclass(frozen=True)
-class Start:
+class StartBundle:
     """The bundle at ``training.start``."""
 
     bundle: Bundle
@@ -42,23 +42,23 @@ class Data:
     """The fingerprint of the segmenter, or ``corpus`` if the corpus has facts."""
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
     """Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits."""
-    start: Start | None = None
+    start: StartBundle | None = None
     """The bundle of the initial weights; None: random weights."""
 
     @property
     def sources(self) -> dict[str, str]:
         """The fingerprints of the splits and of the initial bundle, for `Bundle.sources`."""
-        return self.fingerprints | self._start
+        return self.fingerprints | self._start_source
 
     @property
-    def _start(self) -> dict[str, str]:
+    def _start_source(self) -> dict[str, str]:
         return {"start": self.start.fingerprint} if self.start else {}
 
     @property
     def input_fingerprints(self) -> dict[str, str]:
         """The fingerprints of all inputs other than the configuration that determine the result."""
         data = {f"data {name}": value for name, value in self.fingerprints.items()}
-        return data | {"segmenter": self.segmenter} | self._start
+        return data | {"segmenter": self.segmenter} | self._start_source
 
     def samples(self, count: int) -> list[Record]:
         """Up to `count` development records with texts, evenly spaced in the split."""
@@ -66,10 +66,10 @@ class Data:
         return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
 
 
-def training_dataset(source: Any, **reading: Any) -> Dataset:
-    """`load_dataset` for training, which does not need the test set of a corpus of the catalogue."""
+def training_dataset(source: Any, **options: Any) -> Dataset:
+    """`load_dataset` with `options`, without the test set if `source` is a corpus of the catalogue."""
     in_catalogue = isinstance(source, str) and source in {corpus.name for corpus in list_corpora()}
-    return load_dataset(source, splits=("train", "dev") if in_catalogue else None, **reading)
+    return load_dataset(source, splits=("train", "dev") if in_catalogue else None, **options)
 
 
 def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Dataset | None = None) -> Data:
@@ -84,11 +84,11 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     names = dict.fromkeys((corpus.train, corpus.dev))
     data = dataset or load_dataset(corpus.name, splits=tuple(names))
     rejects: dict[str, list[Reject]] = {}
-    for part, rejected in data.rejects.items():
-        if part in names or part not in data.splits:
-            label = f"{corpus.name}/{part}" if part in names else corpus.name
-            parts = [data.splits[part]] if part in names else data.splits.values()
-            check_reject_share(sum(map(len, parts)), rejected, max_reject_share, label)
+    for split_or_name, rejected in data.rejects.items():
+        if split_or_name in names or split_or_name not in data.splits:
+            label = f"{corpus.name}/{split_or_name}" if split_or_name in names else corpus.name
+            splits = [data.splits[split_or_name]] if split_or_name in names else data.splits.values()
+            check_reject_share(sum(map(len, splits)), rejected, max_reject_share, label)
             rejects[label] = list(rejected)
     return Data(
         data.split(corpus.train),
@@ -96,17 +96,17 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
         {f"{corpus.name}/{name}": fingerprint_of(data.split(name)) for name in names},
         segmenter(facts).fingerprint if facts else "corpus",
         rejects,
-        _start(config.training.start) if config.training.start else None,
+        _load_start(config.training.start) if config.training.start else None,
     )
 
 
-def _start(address: str) -> Start:
+def _load_start(address: str) -> StartBundle:
     path = bundle_folder(address)
-    return Start(load_bundle(path), fingerprint(path))
+    return StartBundle(load_bundle(path), fingerprint(path))
 
 
 def bundle_folder(address: Path | str) -> Path:
-    """The folder of the bundle at `address`: the folder of a bundle or a run, ``elements`` (the included bundle), or a
+    """The folder of the bundle at `address`: the folder of a bundle or a run, ``elements`` (the shipped bundle), or a
     remote address, from which a copy is fetched.
 
     Raises:
@@ -114,41 +114,41 @@ def bundle_folder(address: Path | str) -> Path:
         RegistryError, StorageError: the registry or store fails.
     """
     if "://" in str(address) or str(address).startswith("models:"):
-        return resolve_name(_REMOTE)(address)
-    path = Path(resolve_included(str(address)))
+        return resolve_name(_REMOTE_FETCHER)(address)
+    path = Path(resolve_shipped(str(address)))
     if (path / "bundle" / "manifest.json").is_file():
         path = path / "bundle"
     check_bundle(path)
     return path
 
 
-def check_same(stored: Mapping[str, Any], current: Mapping[str, Any], run: str, remedy: str) -> None:
-    """Raises ConfigError if the flattened configuration or `Data.input_fingerprints` of a run changed.
+def check_unchanged(stored: Mapping[str, Any], current: Mapping[str, Any], run: str, remedy: str) -> None:
+    """Raises ConfigError if the inputs of a run (its flattened configuration and `Data.input_fingerprints`) changed.
 
     The initial bundle is compared by its fingerprint, not its path. Settings that `stored` lacks, from an older version
     of agggen, have their defaults; settings of a stage without epochs are ignored. The message names the `run`, and the
-    `remedy`, an option to start another run.
+    `remedy`, the option with which another run is started.
     """
-    old, new = _comparable(stored), _comparable(current)
+    before, now = _comparable(stored), _comparable(current)
     changed = [
-        f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
+        f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
     ]
     if changed:
-        others = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        and_more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise ConfigError(
-            f"{run} was started with another configuration or other data: {'; '.join(changed[:5])}{others}. "
+            f"{run} was started with another configuration or other data: {'; '.join(changed[:5])}{and_more}. "
             f"Give {remedy} to start over"
         )
 
 
 def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run that determine its result."""
-    known = flatten(RunConfig()) | dict(settings)
-    skipped = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
+    """The settings, including defaults, that determine the result of a run."""
+    complete = flatten(RunConfig()) | dict(settings)
+    skipped = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not complete[f"training.{stage}.epochs"])
     return {
         key: value
-        for key, value in known.items()
+        for key, value in complete.items()
         if key != "training.start" and (key.endswith(".epochs") or not key.startswith(skipped))
     }

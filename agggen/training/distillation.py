@@ -2,7 +2,7 @@
 
 Teachers generate texts for the training records and for subsets of their triples. The reference of a record is the
 consensus of its probable texts that pass `Generator.accepts`. The student needs fewer candidate plans for the same
-quality, and its texts seldom have a fault.
+quality, and its texts seldom have faults.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from agggen.records import Fact, Record, Reference, Triple
 _MAX_TRIES = 20  # random draws per requested subset
 
 
-def subsets_of(records: Sequence[Record], count: int, seed: int = 1, known: Sequence[Record] = ()) -> list[Record]:
+def subsets_of(records: Sequence[Record], count: int, seed: int = 1, excluded: Sequence[Record] = ()) -> list[Record]:
     """Up to `count` new records, without texts: connected subsets of the triples of random records.
 
-    A subset has at least two triples, and differs from the other subsets and from the triples of each record of
-    `records` and `known`. The same arguments give the same subsets.
+    A subset has at least two triples, and differs from the other subsets and from the triples of each record in
+    `records` and `excluded`. The same arguments give the same subsets.
     """
     rng = random.Random(seed)
-    large = [record for record in records if len(record.triples) > 2]
-    seen = {frozenset(record.triples) for record in (*records, *known)}
+    divisible = [record for record in records if len(record.triples) > 2]
+    seen = {frozenset(record.triples) for record in (*records, *excluded)}
     subsets: list[Record] = []
-    for _ in range(_MAX_TRIES * count if large else 0):
+    for _ in range(_MAX_TRIES * count if divisible else 0):
         if len(subsets) == count:
             break
-        record = rng.choice(large)
-        numbers = sorted(rng.sample(range(len(record.triples)), rng.randint(2, len(record.triples) - 1)))
-        triples = tuple(record.triples[number] for number in numbers)
+        record = rng.choice(divisible)
+        indices = sorted(rng.sample(range(len(record.triples)), rng.randint(2, len(record.triples) - 1)))
+        triples = tuple(record.triples[index] for index in indices)
         if frozenset(triples) not in seen and _connected(triples):
             seen.add(frozenset(triples))
             subsets.append(Record(f"{record.id} subset {len(subsets) + 1}", triples, category=record.category))
@@ -52,21 +52,21 @@ def _connected(triples: Sequence[Triple]) -> bool:
 def with_consensus(
     record: Record, texts: Sequence[Generation], accepts: Callable[[Record, Generation], bool]
 ) -> Record | None:
-    """The record with one reference: the consensus of its accepted texts, with facts and plan; None without any.
+    """The record with one reference: the consensus of its accepted texts, with facts and plan; None if there are none.
 
-    Texts with a score more than `MARGIN` below the best fulfilled text (`Generation.fulfilled`) are ignored.
+    Texts whose score is more than `MARGIN` below the best fulfilled text's (`Generation.fulfilled`) are ignored.
 
     Args:
-        texts: texts of one or several models, with comparable scores, as samples of `agggen.generation.consensus`; a
-            text that several models generated is several samples.
+        texts: texts of one or several models, with comparable scores: the samples of `agggen.generation.consensus`. A
+            text that several models generated occurs several times.
         accepts: whether a text may be the reference (`Generator.accepts`).
     """
-    passed = [text for text in texts if text.fulfilled]
-    if not passed:
+    fulfilled = [text for text in texts if text.fulfilled]
+    if not fulfilled:
         return None
-    lowest = max(text.score for text in passed) - MARGIN
-    unfulfilled = [text for text in texts if not text.fulfilled and text.score >= lowest]
-    ranked = by_consensus([text for text in passed if text.score >= lowest], unfulfilled)
+    min_score = max(text.score for text in fulfilled) - MARGIN
+    unfulfilled = [text for text in texts if not text.fulfilled and text.score >= min_score]
+    ranked = by_consensus([text for text in fulfilled if text.score >= min_score], unfulfilled)
     best = next((text for text in ranked if accepts(record, text)), None)
     if best is None:
         return None

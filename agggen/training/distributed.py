@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class WorkerGroup:
-    """A group of one worker, and the interface of larger groups, whose workers must make the same calls in order."""
+    """A group of one worker, and the interface of larger groups, in which all workers make the same calls in order."""
 
     rank, size = 0, 1
 
@@ -68,11 +68,11 @@ def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
     Since a batch is sorted by size, contiguous parts need little padding. An example belongs to the worker whose part
     of the cumulative cost contains the midpoint of the example's cost.
     """
-    total, before = sum(costs) or 1, 0.0
+    total_cost, cumulative_cost = sum(costs) or 1, 0.0
     owners = []
     for cost in costs:
-        owners.append(min(int((before + cost / 2) * size / total), size - 1))
-        before += cost
+        owners.append(min(int((cumulative_cost + cost / 2) * size / total_cost), size - 1))
+        cumulative_cost += cost
     return range(owners.index(rank), owners.index(rank) + owners.count(rank)) if rank in owners else range(0)
 
 

@@ -1,4 +1,4 @@
-"""Extends a model by new words and predicates such that its distributions initially stay the same.
+"""Extends a model by new words and predicates. Until it is trained further, its distributions stay the same.
 
 Known words and predicates keep their embeddings. New ones start with the embeddings that represented them before:
 
@@ -31,23 +31,23 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
     encoder, weights = bundle.encoder, dict(bundle.model.state_dict())
     vocabulary = encoder.vocabulary.grown(records, min_count)
     index_of = {word: index for index, word in enumerate(encoder.vocabulary.words)}
-    word_of = [index_of.get(word, Vocabulary.UNK) for word in vocabulary.words]
-    weights["embedding.weight"] = weights["embedding.weight"][word_of]
+    old_word_ids = [index_of.get(word, Vocabulary.UNK) for word in vocabulary.words]
+    weights["embedding.weight"] = weights["embedding.weight"][old_word_ids]
     n_output = encoder.vocabulary.n_output
-    output_of = [index if index < n_output else Vocabulary.UNK for index in word_of[: vocabulary.n_output]]
-    bias = weights["output_bias"][output_of]
-    bias[torch.tensor(output_of) == Vocabulary.UNK] -= math.log(output_of.count(Vocabulary.UNK))
+    old_output_ids = [index if index < n_output else Vocabulary.UNK for index in old_word_ids[: vocabulary.n_output]]
+    bias = weights["output_bias"][old_output_ids]
+    bias[torch.tensor(old_output_ids) == Vocabulary.UNK] -= math.log(old_output_ids.count(Vocabulary.UNK))
     weights["output_bias"] = bias
     back_off = {
-        name: id_
+        name: old_id
         for record in records
-        for name, id_ in zip(record.predicates, encoder.predicate_ids(record), strict=True)
+        for name, old_id in zip(record.predicates, encoder.predicate_ids(record), strict=True)
         if name not in encoder.predicates
     }
     new_predicates = sorted(back_off)
-    predicate_of = [*range(len(encoder.predicates)), *(back_off[name] for name in new_predicates)]
+    old_predicate_ids = [*range(len(encoder.predicates)), *(back_off[name] for name in new_predicates)]
     for name in ("a_in", "b_in", "a_out", "b_out", "stop"):
         table = weights[f"transitions.{name}"]
-        start = table[len(encoder.predicates) :]  # the row of the start state, if the table has one
-        weights[f"transitions.{name}"] = torch.cat((table[predicate_of], start))
+        start_row = table[len(encoder.predicates) :]  # empty if the table has no row of the start state
+        weights[f"transitions.{name}"] = torch.cat((table[old_predicate_ids], start_row))
     return replace(encoder, vocabulary=vocabulary, predicates=(*encoder.predicates, *new_predicates)), weights

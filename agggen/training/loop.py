@@ -53,7 +53,7 @@ class StageConfig:
     max_records: int = 128  # texts in one forward pass
     accumulate: int = 1  # forward passes per update
     clip: float = 1.0  # largest norm of the gradient
-    patience: int = 3  # evaluations without a better dev loss before the stage ends
+    patience: int = 3  # consecutive evaluations without a lower dev loss after which the stage ends
     initial_share: float = 0.0  # fraction of the stage's initial weights in its final weights, except transitions
     log_every: int = 50  # updates
 
@@ -77,15 +77,15 @@ def deterministic(device: torch.device) -> Iterator[None]:
     It has no effect on a GPU, where some operations have no deterministic version.
     """
     options: Any = torch.utils.deterministic
-    filled, before = options.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
+    fills_memory, was_deterministic = options.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
     if device.type == "cpu":
         options.fill_uninitialized_memory = False  # slow and unnecessary: uninitialised memory is never read
         torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
-        options.fill_uninitialized_memory = filled
+        torch.use_deterministic_algorithms(was_deterministic)
+        options.fill_uninitialized_memory = fills_memory
 
 
 @contextmanager
@@ -113,7 +113,7 @@ class _Update(NamedTuple):
     """The input of an update, on the trainer's device."""
 
     passes: list[list[int]]  # example indices per forward pass
-    shares: list[Batch]  # this worker's non-empty parts of these forward passes
+    shares: list[Batch]  # this worker's part of each forward pass, if not empty
     positions: int  # scored positions of all workers
 
 
@@ -153,11 +153,12 @@ class Trainer:
         self.device = next(model.parameters()).device
         self._bfloat16 = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.fingerprint = fingerprint(chain(train, dev))  # identifies the texts of a checkpoint
-        limit, max_violations = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
-        self._costs = [
-            joint_costs(x, limit, max_violations) if stage == "joint" else text_costs(x) for x in (train, dev)
-        ]
-        self._sort_keys = [sort_keys(train), sort_keys(dev)]
+        max_group_size, max_violations = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
+        self._train_costs, self._dev_costs = (
+            joint_costs(examples, max_group_size, max_violations) if stage == "joint" else text_costs(examples)
+            for examples in (train, dev)
+        )
+        self._train_sort_keys, self._dev_sort_keys = sort_keys(train), sort_keys(dev)
         transitions = list(model.transitions.parameters())
         transition_ids = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(
@@ -165,7 +166,8 @@ class Trainer:
             lr=0.0,
             betas=(0.9, config.beta2),
         )
-        self.total_steps = sum(math.ceil(len(self._batches(e)) / config.accumulate) for e in range(config.epochs))
+        batch_counts = [len(self._batches(epoch)) for epoch in range(config.epochs)]
+        self.total_steps = sum(math.ceil(count / config.accumulate) for count in batch_counts)
         warmups = (config.warmup, config.transition_warmup or config.warmup)
         factors = [schedule(config.schedule, warmup, self.total_steps) for warmup in warmups]
         self._rates = list(zip((config.learning_rate, config.transition_learning_rate), factors, strict=True))
@@ -174,11 +176,12 @@ class Trainer:
         initial = model.state_dict().items() if config.initial_share else ()
         self._initial = {name: tensor.clone() for name, tensor in initial if not name.startswith("transitions.")}
         self.stop_requested = False
-        self._last: tuple[int, list[list[int]], Tensor, Tensor] | None = None  # update, batches, loss, gradient norm
+        # Number, example indices per forward pass, loss and gradient norm of the last update.
+        self._last_update: tuple[int, list[list[int]], Tensor, Tensor] | None = None
 
     def _batches(self, epoch: int) -> list[list[int]]:
         budget, max_records = self.config.batch_positions, self.config.max_records
-        return epoch_batches(self._sort_keys[0], self._costs[0], budget, max_records, self.seed, epoch)
+        return epoch_batches(self._train_sort_keys, self._train_costs, budget, max_records, self.seed, epoch)
 
     def run(self) -> Progress:
         """Trains to the last epoch or early stopping (``progress.done``), or until a stop is requested.
@@ -210,38 +213,38 @@ class Trainer:
         return self.progress
 
     def _epoch(self) -> bool:
-        """Makes the remaining updates of the epoch; returns False if a stop was requested."""
+        """Runs the remaining updates of the epoch; returns False if a stop was requested."""
         batches = self._batches(self.progress.epoch)
-        # Loss, gradient norm, positions and texts of each update since the last log line.
-        window: list[tuple[Tensor, Tensor, int, int]] = []
-        begin = time.monotonic()
+        # Loss, gradient norm, scored positions and number of texts of each update since the last log line.
+        logged_updates: list[tuple[Tensor, Tensor, int, int]] = []
+        start_time = time.monotonic()
         for update in self._updates(batches):
             if self._must_stop():
                 return False
             with isolated_randomness(self.device):
-                total, norm = self._update(update)
-            window.append((total, norm, update.positions, sum(map(len, update.passes))))
+                loss, norm = self._update(update)
+            logged_updates.append((loss, norm, update.positions, sum(map(len, update.passes))))
             self.progress.batch += len(update.passes)
             self.progress.step += 1
             for callback in self.callbacks:
                 callback.on_update(self)
             if self.progress.step % self.config.log_every == 0:
                 self.check_finite()
-                losses, norms, positions, texts = zip(*window, strict=True)
+                losses, norms, positions, texts = zip(*logged_updates, strict=True)
                 metrics = {
                     "train_loss": float(sum(losses)) / sum(positions),
                     "gradient_norm": float(sum(norms)) / len(norms),
-                    "texts_per_second": sum(texts) / max(time.monotonic() - begin, 1e-9),
+                    "texts_per_second": sum(texts) / max(time.monotonic() - start_time, 1e-9),
                     "learning_rate": self.optimizer.param_groups[0]["lr"],
                     "epoch": self.progress.epoch + self.progress.batch / len(batches),
                 }
-                window, begin = [], time.monotonic()
+                logged_updates, start_time = [], time.monotonic()
                 for callback in self.callbacks:
                     callback.on_log(self, metrics)
         return not self._must_stop()
 
     def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
-        """The remaining updates of the epoch; on a GPU, a thread prepares the next update during the current one."""
+        """The inputs of the epoch's remaining updates; on a GPU, a thread prepares the next input during an update."""
         begins = range(self.progress.batch, len(batches), self.config.accumulate)
         updates = [batches[begin : begin + self.config.accumulate] for begin in begins]
         steps = range(self.progress.step, self.progress.step + len(updates))
@@ -264,15 +267,15 @@ class Trainer:
 
     def _prepare(self, passes: list[list[int]], step: int) -> _Update:
         """The input of update `step` + 1, whose forward passes have the example indices `passes`."""
-        examples = {i: self.train_examples[i] for batch in passes for i in batch}
+        examples = {i: self.train_examples[i] for pass_indices in passes for i in pass_indices}
         if self._substitute:  # the seed depends on the update, not on the worker
             for i, example in examples.items():
                 examples[i] = self._substitute(example, random.Random(f"{self.seed} {self.stage} {step} {i}"))
         shares: list[Batch] = []
-        for batch in passes:
-            own_share = worker_share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
-            if own_share:
-                shares.append(self._collated([examples[batch[position]] for position in own_share]))
+        for pass_indices in passes:
+            indices = worker_share([self._train_costs[i] for i in pass_indices], self.group.rank, self.group.size)
+            if indices:
+                shares.append(self._collated([examples[pass_indices[position]] for position in indices]))
         return _Update(passes, shares, self._scored_positions(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
@@ -280,35 +283,35 @@ class Trainer:
 
         On a GPU, `check_finite` is called only before log lines and checkpoints, to avoid synchronisation.
         """
-        for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
-            parameters["lr"] = rate * factor(self.progress.step + 1)
+        for parameter_group, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
+            parameter_group["lr"] = rate * factor(self.progress.step + 1)
         self.model.train()  # a callback may have set evaluation mode to generate samples
         self.optimizer.zero_grad(set_to_none=True)
         torch.manual_seed(self._random_seed())
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in update.shares:
             loss = self._loss(batch)
             (loss / update.positions).backward()
-            total += loss.detach()
+            loss_sum += loss.detach()
         all_reduce_gradients(self.model, self.group)
-        self.group.all_reduce(total)
+        self.group.all_reduce(loss_sum)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip).double()
-        self._last = (self.progress.step + 1, update.passes, total, norm)
+        self._last_update = (self.progress.step + 1, update.passes, loss_sum, norm)
         if self.device.type == "cpu":
             self.check_finite()
         self.optimizer.step()
-        return total, norm
+        return loss_sum, norm
 
     def check_finite(self) -> None:
         """Raises TrainingError if the last loss or gradient norm is not finite; synchronises with the device."""
-        if self._last is None:
+        if self._last_update is None:
             return
-        step, passes, *numbers = self._last
-        total, norm = map(float, numbers)
-        if not math.isfinite(total) or not math.isfinite(norm):
-            ids = ", ".join(self.train_examples[i].id for batch in passes for i in batch[:3])
+        step, passes = self._last_update[:2]
+        loss, norm = map(float, self._last_update[2:])
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            ids = ", ".join(self.train_examples[i].id for indices in passes for i in indices[:3])
             raise TrainingError(
-                f"update {step}: loss {total} and gradient norm {norm} must be finite "
+                f"update {step}: loss {loss} and gradient norm {norm} must be finite "
                 f"(records {ids}, ...); try a smaller learning_rate or a longer warmup"
             )
 
@@ -329,8 +332,8 @@ class Trainer:
             return -model.log_likelihood(batch, config.alignment_penalty).sum()
 
     def _scored_positions(self, examples: Sequence[Example]) -> int:
-        """Tokens plus END tokens: one END per text for the plain Transformer, one per fact for the joint model."""
-        return sum(text_costs(examples) if self.stage == "baseline" else (e.n_target for e in examples))
+        """Number of tokens with END, which occurs once per text for the plain Transformer, once per fact otherwise."""
+        return sum(text_costs(examples) if self.stage == "baseline" else (example.n_target for example in examples))
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -338,19 +341,21 @@ class Trainer:
         finite.
         """
         self.model.eval()
-        config, begin = self.config, time.monotonic()
-        summed = torch.zeros((), dtype=torch.float64, device=self.device)
-        batches = epoch_batches(self._sort_keys[1], self._costs[1], config.batch_positions, config.max_records, 0, 0)
+        config, start_time = self.config, time.monotonic()
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        batches = epoch_batches(
+            self._dev_sort_keys, self._dev_costs, config.batch_positions, config.max_records, seed=0, epoch=0
+        )
         for batch in batches[self.group.rank :: self.group.size]:
-            summed += self._loss(self._collated([self.dev_examples[i] for i in batch]))
-        self.group.all_reduce(summed)
-        total, positions = float(summed), self._scored_positions(self.dev_examples)
+            loss_sum += self._loss(self._collated([self.dev_examples[i] for i in batch]))
+        self.group.all_reduce(loss_sum)
+        total, positions = float(loss_sum), self._scored_positions(self.dev_examples)
         if not math.isfinite(total):
             raise TrainingError(
                 f"the development loss after update {self.progress.step} is {total / positions}; it must be finite: "
                 "try a smaller learning_rate or a longer warmup"
             )
-        return {"dev_loss": total / positions, "dev_seconds": time.monotonic() - begin}
+        return {"dev_loss": total / positions, "dev_seconds": time.monotonic() - start_time}
 
     def _keep_best(self, dev_loss: float) -> None:
         progress = self.progress

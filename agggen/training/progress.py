@@ -1,4 +1,4 @@
-"""Prints the progress of training (at each evaluation, and every 30 seconds between evaluations) and of generation."""
+"""Prints the progress of training (at each evaluation, and at most every 30 seconds between them) and of generation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_NOTES = 10.0
 
 
-def to_stderr(line: str) -> None:
+def print_to_stderr(line: str) -> None:
     """Prints a line to standard error and flushes it."""
     print(line, file=sys.stderr, flush=True)
 
@@ -22,7 +22,7 @@ def to_stderr(line: str) -> None:
 class ProgressLines:
     """Prints the events of a run as lines."""
 
-    def __init__(self, print_line: Callable[[str], None] = to_stderr) -> None:
+    def __init__(self, print_line: Callable[[str], None] = print_to_stderr) -> None:
         self.print_line = print_line
         self.last_line, self.train_loss = time.monotonic(), ""
 
@@ -42,14 +42,14 @@ class ProgressLines:
         self.last_line = time.monotonic()
 
 
-def writing_lines(total: int, print_line: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
-    """A function that prints the number of finished records, at most every ten seconds."""
-    last = time.monotonic()
+def progress_printer(total: int, print_line: Callable[[str], None] = print_to_stderr) -> Callable[[int], None]:
+    """A function to call with the number of finished records, which it prints at most every ten seconds."""
+    last_printed = time.monotonic()
 
-    def show(done: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SECONDS_BETWEEN_NOTES:
-            last = time.monotonic()
-            print_line(f"written: {done:,} of {total:,} records")
+    def print_progress(n_finished: int) -> None:
+        nonlocal last_printed
+        if time.monotonic() - last_printed >= _SECONDS_BETWEEN_NOTES:
+            last_printed = time.monotonic()
+            print_line(f"written: {n_finished:,} of {total:,} records")
 
-    return show
+    return print_progress

@@ -18,8 +18,8 @@ def schedule(name: ScheduleName, warmup: int, total: int) -> Schedule:
     warmup = max(warmup, 1)
 
     def linear(step: int) -> float:
-        done = min(max(step - warmup, 0) / max(total - warmup, 1), 1.0)
-        return min(step / warmup, 1.0) * max(1.0 - done, 0.01)
+        decay = min(max(step - warmup, 0) / max(total - warmup, 1), 1.0)
+        return min(step / warmup, 1.0) * max(1.0 - decay, 0.01)
 
     def noam(step: int) -> float:
         return float(min(step**-0.5, step * warmup**-1.5))

@@ -11,6 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from agggen.model.batch import Example
 from agggen.text import Vocabulary
@@ -23,29 +24,29 @@ Name = tuple[int, ...]
 """The token ids of a subject or object. In a replacement, the k-th out-of-vocabulary word has the id -k."""
 Substitute = Callable[[Example, random.Random], Example]
 
-_SAME_PREDICATE, _UNSEEN = 0.6, 0.2
+_SAME_PREDICATE_SHARE, _UNSEEN_SHARE = 0.6, 0.2
 """Fractions of replacements by names of the same predicate and role, and by out-of-vocabulary words; the remaining
 replacements are random names."""
 
 
-def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: float) -> Substitute:
-    """A function that replaces each name of an example with probability `share` by a name of `examples`.
+def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probability: float) -> Substitute:
+    """A function that replaces each name of an example with the given probability by a name of `examples`.
 
     A name is kept if the text does not contain it completely, or contains one of its content words outside names: after
     a replacement, the text would contain a word that is not in the record.
     """
     n_words = len(vocabulary)
-    common = frozenset(
+    function_ids = frozenset(
         number
         for number, word in enumerate(vocabulary.words)
         if number < len(SPECIALS) or not any(map(str.isalnum, word)) or word.strip(JOINER).lower() in FUNCTION_WORDS
     )
-    pools: dict[tuple[int, int], dict[Name, None]] = defaultdict(dict)
+    name_sets: dict[tuple[int, int], dict[Name, None]] = defaultdict(dict)
     for example in examples:
         for triple, role, start, end in _name_spans(example):
-            pools[example.predicates[triple], role][_number_extras(example.source[start:end], n_words)] = None
-    by_part = {part: list(names) for part, names in pools.items()}
-    all_names = list(dict.fromkeys(name for names in by_part.values() for name in names))
+            name_sets[example.predicates[triple], role][_number_extras(example.source[start:end], n_words)] = None
+    names_by_part = {part: list(names) for part, names in name_sets.items()}
+    all_names = list(dict.fromkeys(name for names in names_by_part.values() for name in names))
 
     def substitute(example: Example, rng: random.Random) -> Example:
         spans_of: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # spans in the source
@@ -55,33 +56,36 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: flo
             spans_of[name].append((start, end))
             part_of[name] = example.predicates[triple], role
         facts = [list(fact) for fact in example.facts]
-        occurrences, outside = _occurrences(facts, sorted(spans_of, key=len, reverse=True))
+        occurrences, ids_outside_names = _occurrences(facts, sorted(spans_of, key=len, reverse=True))
         next_id = max((*example.source, n_words - 1)) + 1
-        changes: dict[Name, Name] = {}
-        for name, mentions in occurrences.items():
-            content = set(name) - common
-            if not mentions or not content or content & outside or rng.random() >= share:
+        new_names: dict[Name, Name] = {}
+        for name, name_occurrences in occurrences.items():
+            content_ids = set(name) - function_ids
+            is_replaceable = name_occurrences and content_ids and not content_ids & ids_outside_names
+            if not is_replaceable or rng.random() >= probability:
                 continue
-            chance = rng.random()
-            pool = by_part[part_of[name]] if chance < _SAME_PREDICATE + _UNSEEN else all_names
+            random_number = rng.random()
+            pool = names_by_part[part_of[name]] if random_number < _SAME_PREDICATE_SHARE + _UNSEEN_SHARE else all_names
             drawn = rng.choice(pool)
-            if chance < _UNSEEN:
-                drawn = tuple(word if word in common else -number for number, word in enumerate(drawn, start=1))
-            new = tuple(word if word >= 0 else next_id - 1 - word for word in drawn)
-            next_id = max(next_id, *(word + 1 for word in new))
-            if new not in spans_of:
-                changes[name] = new
-        if not changes:
+            if random_number < _UNSEEN_SHARE:
+                drawn = tuple(word if word in function_ids else -number for number, word in enumerate(drawn, start=1))
+            new_name = tuple(word if word >= 0 else next_id - 1 - word for word in drawn)
+            next_id = max(next_id, *(word + 1 for word in new_name))
+            if new_name not in spans_of:
+                new_names[name] = new_name
+        if not new_names:
             return example
         source, triple_of, role_of = list(example.source), list(example.triple), list(example.role)
-        spans = sorted(((*span, new) for name, new in changes.items() for span in spans_of[name]), reverse=True)
-        for start, end, new in spans:
-            source[start:end] = new
-            triple_of[start:end] = [triple_of[start]] * len(new)
-            role_of[start:end] = [role_of[start]] * len(new)
-        replaced = [(fact, start, len(name), new) for name, new in changes.items() for fact, start in occurrences[name]]
-        for fact, start, length, new in sorted(replaced, reverse=True):
-            facts[fact][start : start + length] = new
+        in_source = [(*span, new_name) for name, new_name in new_names.items() for span in spans_of[name]]
+        for start, end, new_name in sorted(in_source, reverse=True):
+            source[start:end] = new_name
+            triple_of[start:end] = [triple_of[start]] * len(new_name)
+            role_of[start:end] = [role_of[start]] * len(new_name)
+        in_facts = [
+            (*place, len(name), new_name) for name, new_name in new_names.items() for place in occurrences[name]
+        ]
+        for fact, start, length, new_name in sorted(in_facts, reverse=True):
+            facts[fact][start : start + length] = new_name
         return replace(
             example, source=tuple(source), triple=tuple(triple_of), role=tuple(role_of), facts=tuple(map(tuple, facts))
         )
@@ -109,15 +113,15 @@ def _number_extras(name: Name, n_words: int) -> Name:
 def _occurrences(
     facts: Sequence[Sequence[int]], names: Sequence[Name]
 ) -> tuple[dict[Name, list[tuple[int, int]]], set[int]]:
-    """The non-overlapping occurrences (fact, first token) of each name, and the words outside all names."""
-    free = [[True] * len(fact) for fact in facts]
+    """The occurrences (fact, first token) of each name, without overlaps, and the ids of words outside all names."""
+    is_free_by_fact = [[True] * len(fact) for fact in facts]
     occurrences: dict[Name, list[tuple[int, int]]] = {name: [] for name in names}
     for name in names:
-        for number, fact in enumerate(facts):
+        for fact_index, fact in enumerate(facts):
             for start in range(len(fact) - len(name) + 1):
                 end = start + len(name)
-                if tuple(fact[start:end]) == name and all(free[number][start:end]):
-                    occurrences[name].append((number, start))
-                    free[number][start:end] = [False] * len(name)
-    outside = {facts[number][i] for number, row in enumerate(free) for i, is_free in enumerate(row) if is_free}
-    return occurrences, outside
+                if tuple(fact[start:end]) == name and all(is_free_by_fact[fact_index][start:end]):
+                    occurrences[name].append((fact_index, start))
+                    is_free_by_fact[fact_index][start:end] = [False] * len(name)
+    tokens = zip(chain(*facts), chain(*is_free_by_fact), strict=True)
+    return occurrences, {word for word, is_free in tokens if is_free}

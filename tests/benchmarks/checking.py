@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import torch
 
-from agggen.checks import check_all, included_critic
+from agggen.checks import check_all, shipped_critic
 from agggen.datasets import load_dataset
 from agggen.verification.check import Checker
 
@@ -39,7 +39,7 @@ def main() -> None:
         for reference in record.references
     ][: options.limit]
     records, texts = zip(*pairs, strict=True)
-    checker, critic = Checker(), included_critic()
+    checker, critic = Checker(), shipped_critic()
     by_words = rate(len(texts), lambda: [checker.check(record, text) for record, text in pairs])
     # The words of texts are cached, so the texts must differ: a space is appended.
     both = rate(len(texts), lambda: check_all(records, [f"{text} " for text in texts], critic=critic))

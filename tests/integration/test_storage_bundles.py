@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import CRITIC_FILES, FILES, check_bundle, fingerprint, write_manifest
-from agggen.checks import included_critic
+from agggen.checks import shipped_critic
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.critics import open_critic
@@ -54,7 +54,7 @@ def test_a_stored_bundle_is_fetched_unchanged(bundle: Path, address: str) -> Non
 
 
 def test_a_stored_critic_is_opened(tmp_path: Path, address: str) -> None:
-    included_critic().save(tmp_path / "critic")
+    shipped_critic().save(tmp_path / "critic")
     write_manifest(tmp_path / "critic", CRITIC_FILES)
     put_bundle(tmp_path / "critic", address)
     assert Folder(address).names() == sorted([*CRITIC_FILES, "manifest.json"])

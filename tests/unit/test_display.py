@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agggen.display import Results, groups, html
+from agggen.display import Results, group_labels, html
 
 
 @dataclass
@@ -29,7 +29,7 @@ def test_tables_have_the_columns_of_all_results() -> None:
 
 
 def test_groups_are_in_the_notation_of_plans() -> None:
-    assert groups([("customer rating", "near"), ()]) == ['["customer rating" near]', "[]"]
+    assert group_labels([("customer rating", "near"), ()]) == ['["customer rating" near]', "[]"]
 
 
 def test_a_page_has_the_spaces_of_the_text() -> None:

@@ -1,4 +1,4 @@
-"""The included bundle: its provenance, and its use as the default of commands."""
+"""The shipped bundle: its provenance, and its use as the default of commands."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agggen.bundle import fingerprint, load_bundle, resolve_included
+from agggen.bundle import fingerprint, load_bundle, resolve_shipped
 from agggen.config import load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
@@ -40,7 +40,7 @@ def open_model(address: str) -> Model:
         RegistryError: the version or alias does not exist.
         StorageError: the store refused access or did not answer.
     """
-    resolved = Folder(resolve(address) if is_model_address(address) else resolve_included(address)).address
+    resolved = Folder(resolve(address) if is_model_address(address) else resolve_shipped(address)).address
     path = get_bundle(resolved)
     bundle = load_bundle(path)
     return Model(resolved, fingerprint(path), bundle.inference, bundle.model.config.max_group_size)

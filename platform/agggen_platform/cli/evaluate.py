@@ -59,7 +59,7 @@ def evaluate(
     from agggen.errors import ConfigError
     from agggen.report import check_target, write_report
     from agggen.training.data import bundle_folder
-    from agggen.training.progress import writing_lines
+    from agggen.training.progress import progress_printer
     from agggen_platform import evaluation
 
     if out == "-":
@@ -84,7 +84,7 @@ def evaluate(
     warn_if_temporary(address, "--out")
     with evaluation.report_folder(address) as folder:
         check_target(folder, task.identity)
-        report = evaluation.evaluate(task, writing_lines(len(task.records), console.note), console.note)
+        report = evaluation.evaluate(task, progress_printer(len(task.records), console.note), console.note)
         write_report(folder, report)
         _print_scores(report)
         run_id = evaluation.log_report(task, report, folder, runs or evaluation.runs_folder_of(path), console.note)

@@ -107,7 +107,7 @@ def plan(
     with output_lines(output, input) as file:
         for batch in collector.batches(input, lambda record: planner.check(record, config=config)):
             for record, planned in zip(batch, planner.plan(batch, k, config), strict=True):
-                collector.unknown_predicates.update(set(planner.encoder.unknown(record)))
+                collector.unknown_predicates.update(set(planner.encoder.unknown_predicates(record)))
                 plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
                 write_line(file, {"id": record.id, "search": planned[0].search, "plans": plans})
         collector.report(output)

@@ -26,7 +26,7 @@ from agggen.generation.generator import InferenceConfig
 from agggen.report import check_target, write_report
 from agggen.training.adaptation import adaptation
 from agggen.training.data import Data, training_dataset
-from agggen.training.progress import ProgressLines, writing_lines
+from agggen.training.progress import ProgressLines, progress_printer
 from agggen_platform import evaluation
 from agggen_platform.adjusting import adjusted_bundle
 from agggen_platform.bulk.model import open_model
@@ -184,7 +184,7 @@ class _SeedRun:
         report = None if fresh else _read_report(path, task.identity)
         if report is None:
             check_target(path, task.identity)
-            evaluated = evaluation.evaluate(task, writing_lines(len(task.records), self.say), self.say)
+            evaluated = evaluation.evaluate(task, progress_printer(len(task.records), self.say), self.say)
             write_report(path, evaluated)
             evaluation.log_report(task, evaluated, path, self.runs, self.say)
             report = _read_report(path, task.identity)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agggen.bundle import SHIPPED, load_bundle, resolve_included
+from agggen.bundle import SHIPPED, load_bundle, resolve_shipped
 from agggen.errors import BundleError
 from agggen_platform.registry import Registry, is_model_address, parse_address
 from agggen_platform.registry.address import SCHEME
@@ -48,7 +48,7 @@ def find_target(config: ServeConfig) -> Target:
         source, shown = version.source, shown or f"{SCHEME}{version}"
         expected = expected or version.fingerprint or None
     shown = shown or (source if source in SHIPPED else None)
-    source = Folder(resolve_included(source)).address
+    source = Folder(resolve_shipped(source)).address
     _, actual = fetch(source, expected)
     critic = None if config.critic is None else resolve_critic(config.critic)
     return Target(source, shown or source, actual, critic)

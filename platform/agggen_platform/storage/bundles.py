@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from agggen.bundle import check_bundle, files_of, fingerprint, resolve_included
+from agggen.bundle import check_bundle, files_of, fingerprint, resolve_shipped
 from agggen.errors import BundleError
 from agggen_platform.cache import cache_folder, cache_limit
 from agggen_platform.locks import locked
@@ -75,7 +75,7 @@ def get_bundle(address: str) -> Path:
         from agggen_platform.registry import resolve
 
         address = resolve(address)
-    folder = Folder(resolve_included(address))
+    folder = Folder(resolve_shipped(address))
     if folder.local is not None:
         check_bundle(folder.local)
         return folder.local

@@ -32,7 +32,7 @@ from agggen.datasets import Dataset
 from agggen.errors import StoppedEarlyError, StoppedError
 from agggen.model.joint import JointModel
 from agggen.run import Prepared, bundle_of, fit, new_model
-from agggen.training.data import Data, check_same, training_data
+from agggen.training.data import Data, check_unchanged, training_data
 from agggen.training.distributed import SINGLE_WORKER
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
 from agggen.training.loop import Stage
@@ -175,7 +175,7 @@ def train_job(
             except StoppedEarlyError:
                 raise
             except StoppedError as error:
-                raise stop.stopped(error) from error
+                raise stop.with_exit_code(error) from error
             meter.close()  # all checkpoints are written
             run_claim()
             bundle = bundle_of(run_config_of(config), prepared, model, metrics, data.sources)
@@ -228,7 +228,9 @@ class _Run:
     def check(self, data: Data) -> None:
         """Raises ConfigError if a run of this name has another configuration or other data."""
         if content := self.folder.read(_RUN):
-            check_same(json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh")
+            check_unchanged(
+                json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh"
+            )
 
     def begin(self, data: Data, prepared: Prepared, report: Callable[[str], None]) -> None:
         """Writes run.json and rejects.jsonl; reports the numbers of rejects."""

@@ -308,7 +308,7 @@ class TokenwiseEmission:
             visible = all_triples if position < len(before) else group_triples
             for number, layer in enumerate(decoder.layers):
                 assert isinstance(layer, DecoderLayer)
-                past = layer.own_keys_values(torch.cat(layer_inputs[number], 1)) if layer_inputs[number] else None
+                past = layer.self_keys_values(torch.cat(layer_inputs[number], 1)) if layer_inputs[number] else None
                 layer_inputs[number].append(x)
                 causal_mask = torch.ones(1, 1, 1, position + 1, dtype=torch.bool)
                 x, _ = layer(x, past, causal_mask, self.memory.cross[number], visible)

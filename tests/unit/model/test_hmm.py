@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior
-from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
+from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
 from tests.unit.model.enumeration import check_inference, paths_of
 
 MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
@@ -28,7 +28,7 @@ def random_potentials(
     def draw(*shape: int) -> torch.Tensor:
         return 3 * torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    states = lattice(max(counts), max_size)
+    states = build_lattice(max(counts), max_size)
     start, out = draw(len(counts), max(counts)), draw(len(counts), max(counts), max(counts))
     node = draw(len(counts), max(lengths), len(states.states))
     for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
@@ -60,7 +60,7 @@ def test_likelihood_posterior_and_best_paths_equal_enumeration(problem: tuple[Po
 
 
 def test_k_best_includes_paths_with_equal_scores() -> None:
-    states = lattice(2, 1)
+    states = build_lattice(2, 1)
     potentials = Potentials(torch.zeros(1, 2), torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), torch.tensor([2]))
     totals, chosen = k_best_paths(potentials, states, 4)
     assert totals.tolist() == [[0.0] * 4]

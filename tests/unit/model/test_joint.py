@@ -106,7 +106,7 @@ def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: 
 def test_label_smoothing_adds_the_mean_over_output_words() -> None:
     model, example = tiny_model(copy=False), BATCH[1]
     memory, hidden = model.encode(collate([example])), torch.randn(1, 1, 8, dtype=torch.float64)
-    visible, scored = memory.triples(), torch.ones(1, 1, dtype=torch.bool)
+    visible, scored = memory.is_triple_token(), torch.ones(1, 1, dtype=torch.bool)
 
     def score(word: int, smoothing: float) -> float:
         word_id, mark = torch.tensor([[word]]), torch.tensor([[LAST]])
@@ -128,7 +128,7 @@ def test_the_plain_transformer_scores_a_text_as_one_fact_of_all_triples(history:
         assert emissions(model, [one_fact])[0][0][all_triples] == pytest.approx(text, abs=1e-9)
 
 
-@pytest.mark.parametrize("limit", ["_CHUNK", "_HISTORY"])
+@pytest.mark.parametrize("limit", ["_MAX_POSITIONS", "_MAX_HISTORY"])
 def test_scores_do_not_depend_on_the_chunks(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model()
     expected = likelihood(model, BATCH)
@@ -157,7 +157,7 @@ def test_recomputed_activations_give_the_same_gradients(history: str, monkeypatc
     def gradients(chunk: int) -> tuple[int, list[Tensor]]:
         """The number of scored rows and the gradients for chunks of `chunk` positions."""
         calls.clear()
-        monkeypatch.setattr("agggen.model.joint._CHUNK", chunk)
+        monkeypatch.setattr("agggen.model.joint._MAX_POSITIONS", chunk)
         model.zero_grad(set_to_none=True)
         torch.manual_seed(5)
         model.log_likelihood(collate([example])).sum().backward()

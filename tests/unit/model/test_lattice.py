@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from agggen.model.batch import Example, allowed_sets, collate
 from agggen.model.hmm import Potentials, log_likelihood
-from agggen.model.lattice import lattice
+from agggen.model.lattice import build_lattice
 from tests.unit.model.enumeration import distinct_sets, fitting_sets, members, ordered_states, random_example
 
 
 def test_numbers_of_states_equal_the_papers() -> None:
-    built = [lattice(n_predicates, 3) for n_predicates in (1, 3, 5, 7)]
+    built = [build_lattice(n_predicates, 3) for n_predicates in (1, 3, 5, 7)]
     assert [(len(states.states), len(states.set_bits)) for states in built] == [(1, 1), (15, 7), (85, 25), (259, 63)]
 
 
 @given(st.integers(1, 6), st.integers(1, 4))
 @settings(deadline=None, max_examples=24)
 def test_the_lattice_has_every_state_and_set_once(n_predicates: int, max_size: int) -> None:
-    built = lattice(n_predicates, max_size)
+    built = build_lattice(n_predicates, max_size)
     assert sorted(built.states) == sorted(ordered_states(n_predicates, max_size))
     sets = [frozenset(o for o, is_member in enumerate(row) if is_member) for row in built.set_members.tolist()]
     assert len(sets) == len(set(sets))
@@ -43,9 +43,9 @@ def test_the_lattice_has_every_state_and_set_once(n_predicates: int, max_size: i
 
 def test_a_lattice_built_in_inference_mode_is_usable_in_training() -> None:
     """Lattices are cached, and autograd rejects inference tensors."""
-    lattice.cache_clear()
+    build_lattice.cache_clear()
     with torch.inference_mode():
-        built = lattice(3, 2)
+        built = build_lattice(3, 2)
     node = torch.zeros(1, 2, len(built.states), requires_grad=True)
     log_likelihood(Potentials(torch.zeros(1, 3), torch.zeros(1, 3, 3), node, torch.tensor([2])), built).sum().backward()
     assert node.grad is not None
@@ -72,7 +72,7 @@ def constrained(draw: st.DrawFn) -> Example:
 @settings(deadline=None, max_examples=60)
 def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size: int, max_violations: int) -> None:
     batch = collate(examples)
-    built = lattice(batch.predicates.shape[1], max_group_size)
+    built = build_lattice(batch.predicates.shape[1], max_group_size)
     allowed = allowed_sets(batch, built, max_violations)
     for row, item in enumerate(examples):
         for fact in range(allowed.shape[1]):
@@ -92,4 +92,4 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
 
 def test_whole_texts_are_not_constrained() -> None:
     batch = collate([example(2, required=[1, 2], forbidden=[2, 1])], single_fact=True)
-    assert allowed_sets(batch, lattice(2, 3)).tolist() == [[[True, True, True]]]
+    assert allowed_sets(batch, build_lattice(2, 3)).tolist() == [[[True, True, True]]]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
+from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 from tests.unit.model.enumeration import TransitionFormulas, ordered_states
 
@@ -33,7 +33,7 @@ def score(module: Transitions, records: list[list[int]]) -> tuple[TransitionScor
     """The scores of records (lists of predicate ids), padded with a valid predicate id."""
     width = max(map(len, records))
     padded = torch.tensor([ids + [1] * (width - len(ids)) for ids in records])
-    states = lattice(width, module.max_group_size)
+    states = build_lattice(width, module.max_group_size)
     with torch.no_grad():
         return module(padded, torch.tensor([len(ids) for ids in records]), states), states
 
@@ -100,12 +100,12 @@ def test_states_equal_the_formulas(variant: Variant, batch: list[list[int]], max
 
 
 def test_the_papers_transition_includes_the_factor_of_the_previous_state() -> None:
-    assert transitions("paper").node_weights(torch.tensor([3, 1]), 3).tolist() == [[2, 2, 1], [1, 1, 1]]
-    assert transitions("normalised").node_weights(torch.tensor([3, 1]), 3).tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert transitions("paper").within_exponents(torch.tensor([3, 1]), 3).tolist() == [[2, 2, 1], [1, 1, 1]]
+    assert transitions("normalised").within_exponents(torch.tensor([3, 1]), 3).tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
 def test_padding_has_no_gradient() -> None:
-    module, states = transitions(), lattice(3, 3)
+    module, states = transitions(), build_lattice(3, 3)
     scores = module(torch.tensor([[2, 0, 0], [3, 4, 5]]), torch.tensor([1, 3]), states)
     kept = [value[value > IMPOSSIBLE / 2].sum() for value in (scores.start, scores.within)]
     torch.stack(kept).sum().backward()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import CRITIC_FILES, fingerprint, write_manifest
-from agggen.checks import included_critic
+from agggen.checks import shipped_critic
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.serving.config import ServeConfig
@@ -103,8 +103,8 @@ def test_an_error_is_one_line(run: Run, three: list[Path], arguments: tuple[str,
 
 @pytest.fixture
 def critic(tmp_path: Path) -> Path:
-    """The included critic in a folder with a manifest, as written by `agggen train-critic`."""
-    included_critic().save(tmp_path / "own-critic")
+    """The shipped critic in a folder with a manifest, as written by `agggen train-critic`."""
+    shipped_critic().save(tmp_path / "own-critic")
     write_manifest(tmp_path / "own-critic", CRITIC_FILES)
     return tmp_path / "own-critic"
 

@@ -15,7 +15,7 @@ from agggen.facts.sentences import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
 from agggen.run import CorpusConfig
-from agggen.training.data import check_same
+from agggen.training.data import check_unchanged
 from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import JobConfig
 from agggen_platform.training.job import data_of, train_job
@@ -102,7 +102,7 @@ def test_runs_differ_in_settings_that_affect_the_result(
     before: dict[str, Any], now: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"the run r .*{message}") if message else nullcontext():
-        check_same(before, now, "the run r", "another --name")
+        check_unchanged(before, now, "the run r", "another --name")
 
 
 def test_too_many_invalid_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

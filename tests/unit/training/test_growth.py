@@ -72,7 +72,7 @@ def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
     """New predicates have the vectors of the unknown predicate, `area_2` those of `area`."""
     encoder, model = larger(bundle)
     assert bundle.generator().planner.plan(OLD, k=20) == Generator(model, encoder).planner.plan(OLD, k=20)
-    assert bundle.encoder.unknown(NEW[0]) and not encoder.unknown(NEW[0])
+    assert bundle.encoder.unknown_predicates(NEW[0]) and not encoder.unknown_predicates(NEW[0])
     scores = []
     for net, own_encoder in ((bundle.model, bundle.encoder), (model, encoder)):
         batch = collate([own_encoder.source(record)[0] for record in (*OLD, *NEW)])

@@ -1,4 +1,4 @@
-"""The critic: training, files, independence of batches; verdicts of the included critic."""
+"""The critic: training, files, independence of batches; verdicts of the shipped critic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import mean
 import pytest
 import torch
 
-from agggen.checks import RISK_THRESHOLD, check, check_all, included_critic
+from agggen.checks import RISK_THRESHOLD, check, check_all, shipped_critic
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import split_rejects
 from agggen.errors import AggGenError, CorpusError
@@ -106,7 +106,7 @@ def test_a_reliability_diagram_counts_every_triple() -> None:
     assert bins == [(pytest.approx(0.05), 0.0, 1), (pytest.approx(0.96), pytest.approx(2 / 3), 3)]
 
 
-# --- the included critic ----------------------------------------------------------------------------------------------
+# --- the shipped critic ----------------------------------------------------------------------------------------------
 
 
 SILICON = record("period = 3", "group = 14", subject="Silicon")
@@ -114,7 +114,7 @@ SAID = "Silicon is in period 3 and group 14."
 
 
 def judged(text: str, item: Record = SILICON) -> Judgement:
-    return included_critic().judge([item], [text])[0]
+    return shipped_critic().judge([item], [text])[0]
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_case_and_tokenisation_hardly_change_the_coverage() -> None:
     assert tokenised.coverage == pytest.approx(original.coverage, abs=0.01)
 
 
-def test_the_included_critic_is_calibrated() -> None:
-    critic = included_critic()
+def test_the_shipped_critic_is_calibrated() -> None:
+    critic = shipped_critic()
     assert critic.metrics["calibration_error"] < 0.1
     assert critic.metrics["accuracy"] > 0.85
     assert critic.sources["corpora"] == ["rel2text", "elements"]  # only texts whose licences allow distribution
