@@ -22,7 +22,15 @@ from agggen_platform.training.job import train_job
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.integration.segment_jobs import clause_config
 from tests.integration.segment_jobs import write_corpus as write_texts
-from tests.manifests.exported_metrics import RECORDED, UNRECORDED, MetricLabels, as_json, merged, read, recorded
+from tests.manifests.exported_metrics import (
+    RECORDED,
+    UNRECORDED,
+    MetricLabels,
+    as_json,
+    merged,
+    parse_exposition,
+    recorded,
+)
 from tests.processes import until
 from tests.serve_app import RECORDS, serving
 from tests.unit.training.toy import config_of, write_corpus
@@ -49,7 +57,7 @@ def scrape() -> MetricLabels:
 
     (node,) = [node for node in ray.nodes() if node["Alive"]]
     answer = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=60)
-    return read(answer.raise_for_status().text)
+    return parse_exposition(answer.raise_for_status().text)
 
 
 def scraped(segmented: MetricLabels, seconds: float = 120) -> MetricLabels:
@@ -103,8 +111,14 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
         request = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
         assert client.post("/v1/align", json=request).status_code == 200
         assert client.post("/v1/plan", json={}).status_code == 422
-        own = "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_agggen_records", "ray_agggen_problems"
-        prefixes = *own, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
+        endpoint_prefixes = (
+            "ray_agggen_batch",
+            "ray_agggen_queue",
+            "ray_agggen_worked",
+            "ray_agggen_records",
+            "ray_agggen_problems",
+        )
+        prefixes = *endpoint_prefixes, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
         routes = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
         served = scraped(merged([queried(*prefixes), routes]))
 

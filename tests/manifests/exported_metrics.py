@@ -36,7 +36,7 @@ MetricLabels = dict[str, dict[str, frozenset[str]]]
 """The labels of each metric, and for labels in `VALUED` their values (else empty sets)."""
 
 
-def read(text: str) -> MetricLabels:
+def parse_exposition(text: str) -> MetricLabels:
     """The metrics of a Prometheus exposition, by sample name."""
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return merged(
