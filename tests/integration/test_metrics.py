@@ -60,32 +60,34 @@ def scrape() -> MetricLabels:
     return parse_exposition(answer.raise_for_status().text)
 
 
-def scraped(segmented: MetricLabels, seconds: float = 120) -> MetricLabels:
+def scraped(expected: MetricLabels, seconds: float = 120) -> MetricLabels:
     """Scrapes until each expected metric was exported with its labels; gauges of finished jobs disappear.
 
     Labels are compared since the node may still export metrics of earlier tests.
     """
     metrics: MetricLabels = {}
     end = time.monotonic() + seconds
-    while missing := [name for name, labels in segmented.items() if not has_labels(metrics.get(name), labels)]:
-        assert time.monotonic() < end, f"Ray does not export { ({name: segmented[name] for name in missing}) }"
+    while missing := [name for name, labels in expected.items() if not has_labels(metrics.get(name), labels)]:
+        assert time.monotonic() < end, f"Ray does not export { ({name: expected[name] for name in missing}) }"
         time.sleep(1)
         metrics = merged([metrics, scrape()])
     return metrics
 
 
-def has_labels(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
+def has_labels(exported: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
     """Whether a metric has these labels with at least these values."""
-    return known is not None and all(label in known and values <= known[label] for label, values in labels.items())
+    return exported is not None and all(
+        label in exported and values <= exported[label] for label, values in labels.items()
+    )
 
 
 def queried(*prefixes: str) -> MetricLabels:
     """The recorded metrics with these prefixes that queries use, except `UNRECORDED`."""
     files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
     names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
-    segmented = [name for name in names if name.startswith(prefixes) and name not in UNRECORDED]
-    before = {name: {} for name in segmented} if RECORDING else recorded()
-    return {name: before[name] for name in segmented}
+    queried_names = [name for name in names if name.startswith(prefixes) and name not in UNRECORDED]
+    metrics = {name: {} for name in queried_names} if RECORDING else recorded()
+    return {name: metrics[name] for name in queried_names}
 
 
 def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_path: Path) -> None:
