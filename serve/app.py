@@ -36,7 +36,7 @@ from serve.limits import Admission
 from serve.meters import Metrics
 from serve.observe import log_as_replica
 from serve.planner import PlannerReplica
-from serve.scaling import count_generators
+from serve.scaling import generator_state_query
 from serve.security import key_ring
 
 _UPSCALE_DELAY_S = 3.0
@@ -86,7 +86,7 @@ class Ingress:
 
             self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
         span = self._traces.span if self._traces else None
-        self._engine = HandleEngine(planner, generator, config, count_generators(), span)
+        self._engine = HandleEngine(planner, generator, config, generator_state_query(), span)
         self._admission = Admission(config.limits.queue)
         log_as_replica(config.log)
 

@@ -43,18 +43,18 @@ class HandleEngine:
         planner: Any,
         generator: Any,
         config: ServeConfig,
-        count: Callable[[], GeneratorState] = lambda: GeneratorState(1, True),
+        generator_state: Callable[[], GeneratorState] = lambda: GeneratorState(1, True),
         span: Span | None = None,
     ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
             config: the maximal number of records per call, and the bounds of the generators.
-            count: returns the state of the generators; it may block.
+            generator_state: returns the state of the generators; it may block.
             span: a context manager that traces a call, given its name and number of records, and yields a function that
                 takes the call's result. None: calls are not traced.
         """
-        self._planner, self._generator, self._count = planner, generator, count
+        self._planner, self._generator, self._generator_state = planner, generator, generator_state
         self._span = span or (lambda name, records: nullcontext(lambda result: None))
         self._records, self._bounds = config.batch.records, config.generator
         self._generators_loaded = False  # whether a generator has ever loaded the bundle
@@ -93,14 +93,14 @@ class HandleEngine:
         It calls no generator: a probe must not start one, nor fail while all are busy or scaled to zero.
         """
         card = await self.card(seconds)
-        self._generators_loaded = self._generators_loaded or (await asyncio.to_thread(self._count)).loaded
+        self._generators_loaded = self._generators_loaded or (await asyncio.to_thread(self._generator_state)).loaded
         if not self._generators_loaded:
             raise Problem("unavailable", "no generator is ready: none has loaded the bundle yet")
         return card
 
     async def records_at_once(self) -> int:
         """How many records clients should keep in flight: enough for the autoscaler to double the generators."""
-        running = (await asyncio.to_thread(self._count)).running
+        running = (await asyncio.to_thread(self._generator_state)).running
         return math.ceil(min(self._bounds.max_replicas or 1, 2 * max(1, running)) * self._bounds.target_records)
 
     async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Result[list[Generation]] | Failure]:

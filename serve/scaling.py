@@ -35,13 +35,13 @@ class GeneratorState:
     """Whether generators have loaded the bundle and passed their self-test, perhaps before they were scaled to zero."""
 
 
-def count_generators() -> Callable[[], GeneratorState]:
+def generator_state_query() -> Callable[[], GeneratorState]:
     """Returns a function that queries Serve's controller at most once a second, and calls (so starts) no generator."""
     application = serve.get_replica_context().app_name
     loaded_statuses = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
     queried_at, state = float("-inf"), GeneratorState(0, False)
 
-    def count() -> GeneratorState:
+    def query() -> GeneratorState:
         nonlocal queried_at, state
         if time.monotonic() - queried_at >= 1:
             deployment = serve.status().applications[application].deployments["Generator"]
@@ -50,4 +50,4 @@ def count_generators() -> Callable[[], GeneratorState]:
             queried_at = time.monotonic()
         return state
 
-    return count
+    return query

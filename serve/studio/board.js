@@ -54,7 +54,7 @@ export class Board {
       type: "button", class: `chip${lifted ? " lifted" : ""}`, key: `chip-${fact}`, "data-facts": fact, "aria-roledescription": "movable fact", "aria-describedby": "how",
       "aria-label": `${spoken(predicate)}: ${value}, group ${letter(group)}${marks.length ? `, pinned ${marks.join(", ")}` : ""}${lifted ? ", picked up" : ""}`,
       on: {
-        click: (event) => this.clicked(event, fact), keydown: (event) => this.chipKey(event, fact), pointerdown: (event) => this.dragChip(event, fact),
+        click: (event) => this.chipClick(event, fact), keydown: (event) => this.chipKey(event, fact), pointerdown: (event) => this.dragChip(event, fact),
         pointerenter: () => this.highlight(fact), pointerleave: () => this.highlight(null), focus: () => this.highlight(fact), blur: () => this.highlight(null),
       },
     }, h("span", { class: "grip", "aria-hidden": "true" }), h("span", { class: "name" }, h("bdi", {}, spoken(predicate))), h("bdi", { class: "value" }, value), marks.length ? h("span", { class: "pinned" }, marks.join(" \u00b7 ")) : null);
@@ -77,14 +77,14 @@ export class Board {
     if (focus !== null) focusKey($("board"), focus);
   }
 
-  moved(fact, groups, focus) {
+  moveTo(fact, groups, focus) {
     const group = groups.findIndex((members) => members.includes(fact));
     this.apply(groups, `moved ${spoken(this.names[fact])} to group ${letter(group)}`, focus ?? `chip-${fact}`);
   }
 
   // --- keyboard ------------------------------------------------------------------------------------------------------
 
-  clicked(event, fact) {
+  chipClick(event, fact) {
     if (event.detail === 0) this.toggle(fact); // Enter, Space, or a screen reader
     else if (this.lifted) this.putDown();
     else this.menu(fact);
@@ -113,7 +113,7 @@ export class Board {
 
   putDown() {
     const { fact, group, groups } = this.lifted;
-    if (fact !== undefined) this.moved(fact, groups);
+    if (fact !== undefined) this.moveTo(fact, groups);
     else this.apply(groups, `moved a group to place ${group + 1}`, `group-${group}`);
   }
 
@@ -183,7 +183,7 @@ export class Board {
     if (event.pointerType !== "mouse" && !event.target.closest(".grip")) return; // touch scrolls, except on the grip
     this.begin(event, (target) => {
       const { groups } = this;
-      if (target) this.moved(fact, plan.move(groups, fact, target.group, target.alone, target.position), `chip-${fact}`);
+      if (target) this.moveTo(fact, plan.move(groups, fact, target.group, target.alone, target.position), `chip-${fact}`);
     }, fact);
   }
 
@@ -220,7 +220,7 @@ export class Board {
       action();
     };
     const button = (label, action, pressed) => h("button", { type: "button", class: "tiny", "aria-pressed": pressed === undefined ? null : String(pressed), on: { click: close(action) } }, label);
-    const moves = groups.flatMap((_, i) => (i === ownGroup ? [] : [button(h("span", { class: `badge ${colour(i)}` }, letter(i)), () => this.moved(fact, plan.move(groups, fact, i)))]));
+    const moves = groups.flatMap((_, i) => (i === ownGroup ? [] : [button(h("span", { class: `badge ${colour(i)}` }, letter(i)), () => this.moveTo(fact, plan.move(groups, fact, i)))]));
     const otherFacts = names.map((_, other) => other).filter((other) => other !== fact);
     const pairButton = (kind, other) => {
       const value = fact < other ? [fact, other] : [other, fact];
@@ -232,7 +232,7 @@ export class Board {
     const dialog = h("dialog", { class: "menu", "aria-label": `${spoken(names[fact])}: place and pins`, on: { close: () => dialog.remove() } },
       h("div", { class: "title" }, h("h3", {}, spoken(names[fact])), h("button", { type: "button", class: "square ghost", "aria-label": "Close", on: { click: () => dialog.close() } }, "\u00d7")),
       section("Move to group", moves),
-      section("Move to a new group", groups[ownGroup].length > 1 || groups.length > 1 ? [button("First", () => this.moved(fact, plan.move(groups, fact, 0, true))), groups[ownGroup].length > 1 ? button("After this group", () => this.moved(fact, plan.move(groups, fact, ownGroup + 1, true))) : null, button("Last", () => this.moved(fact, plan.place(groups, fact, { slot: plan.lastSlot(groups, fact) })))].filter(Boolean) : []),
+      section("Move to a new group", groups[ownGroup].length > 1 || groups.length > 1 ? [button("First", () => this.moveTo(fact, plan.move(groups, fact, 0, true))), groups[ownGroup].length > 1 ? button("After this group", () => this.moveTo(fact, plan.move(groups, fact, ownGroup + 1, true))) : null, button("Last", () => this.moveTo(fact, plan.place(groups, fact, { slot: plan.lastSlot(groups, fact) })))].filter(Boolean) : []),
       section("Pin, in every plan", singleButton("first"), singleButton("last")),
       section("Always together with", otherFacts.map((other) => pairButton("together", other))),
       section("Never together with", otherFacts.map((other) => pairButton("apart", other))));

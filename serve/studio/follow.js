@@ -64,13 +64,13 @@ export class Follower {
     } catch (error) {
       if (error instanceof Superseded || version !== this.version) return;
       if (!(error instanceof ApiError)) throw error;
-      this.failed(error, attempt);
+      this.handleFailure(error, attempt);
     } finally {
       clearTimeout(slowTimer);
     }
   }
 
-  failed(error, attempt) {
+  handleFailure(error, attempt) {
     if (!error.retryable) {
       this.setStatus({ kind: error.kind, message: error.message, field: error.problem.field });
       return;

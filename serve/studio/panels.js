@@ -30,10 +30,10 @@ export class Panels {
     const list = h("div", { role: "tablist", "aria-label": "More about this record", on: { keydown: (event) => this.key(event) } }, this.tabs.map(tab));
     this.panel = h("div", { id: "panel", role: "tabpanel", tabindex: "0" });
     paint($("more"), list, this.panel);
-    this.mark();
+    this.markOpenTab();
   }
 
-  mark() {
+  markOpenTab() {
     for (const [name] of this.tabs) {
       const isOpen = name === this.open;
       $(`tab-${name}`).setAttribute("aria-selected", String(isOpen));
@@ -46,7 +46,7 @@ export class Panels {
   choose(name) {
     this.open = name;
     this.panel.replaceChildren();
-    this.mark();
+    this.markOpenTab();
     $(`tab-${name}`).scrollIntoView({ block: "nearest", inline: "nearest" });
     this.show();
   }

@@ -72,24 +72,24 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 
 
-def _total(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Resources:
-    counts = ((role, replicas(role)) for role in _roles(config).values())
+def _sum_resources(config: ServeConfig, count_replicas: Callable[[ReplicaConfig], int]) -> Resources:
+    counts = ((role, count_replicas(role)) for role in _roles(config).values())
     return sum((Resources(role.cpus * count, role.gpus * count) for role, count in counts), Resources())
 
 
 def one_replica_each(config: ServeConfig) -> Resources:
     """The resources for one replica of each deployment."""
-    return _total(config, lambda role: 1)
+    return _sum_resources(config, lambda role: 1)
 
 
 def minimum_resources(config: ServeConfig) -> Resources:
     """The resources for `min_replicas` (at least 1) of each deployment."""
-    return _total(config, lambda role: max(1, role.min_replicas))
+    return _sum_resources(config, lambda role: max(1, role.min_replicas))
 
 
 def maximum_resources(config: ServeConfig) -> Resources:
     """The resources for `max_replicas` of each deployment; where unset, for `min_replicas` (at least 1)."""
-    return _total(config, lambda role: role.max_replicas or max(1, role.min_replicas))
+    return _sum_resources(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
 
 def local_cpus(config: ServeConfig) -> int:

@@ -135,11 +135,11 @@ class Endpoint:
         previous = self.target
         self._apply(target)
         try:
-            self._wait(stop)
+            self._wait_until_running(stop)
         except DeployError:
             if previous is not None:
                 self._apply(previous)
-                self._wait(stop)
+                self._wait_until_running(stop)
             raise
         self.target = target
 
@@ -207,7 +207,7 @@ class Endpoint:
         """Serve's details of all other applications, by name."""
         return {name: details for name, details in deployed_applications().items() if name != APPLICATION}
 
-    def _wait(self, stop: Stop) -> None:
+    def _wait_until_running(self, stop: Stop) -> None:
         from ray import serve
 
         last_note_at = time.monotonic()
