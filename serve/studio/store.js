@@ -8,7 +8,7 @@ const STORAGE_KEY = "agggen-studio";
 const MAX_UNDO = 200;
 const TYPING_MS = 1500;
 
-export const EMPTY = { triples: [], plan: null, level: null, pins: NO_PINS };
+const EMPTY = { triples: [], plan: null, level: null, pins: NO_PINS };
 
 export class Store {
   constructor() {
