@@ -58,7 +58,7 @@ test-integration: test  ## run the unit tests, then those of clusters, servers, 
 test-chaos: venv  ## kill processes, fill disks, cut connections
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 20 tests/chaos $(ARGS) || test $$? -eq 5
 
-test-all: test-integration test-chaos  ## run all tests except those on containers (half an hour)
+test-all: test-integration test-chaos  ## run all tests except those on containers (at most 45 minutes)
 
 # As root, with podman, buildah, runc and debootstrap; images are stored separately (/var/lib/agggen-containers).
 test-cluster: venv  ## build the images and test node failures on a cluster of containers (minutes)

@@ -37,27 +37,27 @@ def servers(
 
     yield _postgres(folder / "postgres", ports["postgres"], passwords["postgres"])
     _create_databases(ports["postgres"], passwords)
-    store = {name: value for name, value in environment.items() if name.startswith("AWS_")}
-    yield _s3(folder / "s3", ports["s3"], store)
-    _create_buckets(store)
-    account = {
+    s3_environment = {name: value for name, value in environment.items() if name.startswith("AWS_")}
+    yield _s3(folder / "s3", ports["s3"], s3_environment)
+    _create_buckets(s3_environment)
+    auth_settings = {
         "default_permission": "READ",
         "database_uri": database("mlflow_auth"),
         "admin_username": environment["MLFLOW_TRACKING_USERNAME"],
         "admin_password": environment["MLFLOW_TRACKING_PASSWORD"],
         "auth_cache_ttl_seconds": "60",  # without a cache, each request hashes the password
     }
-    settings = folder / "mlflow.ini"
-    write_private(settings, "".join(["[mlflow]\n", *(f"{name} = {value}\n" for name, value in account.items())]))
-    mlflow = {
-        **store,
+    auth_file = folder / "mlflow.ini"
+    write_private(auth_file, "".join(["[mlflow]\n", *(f"{name} = {value}\n" for name, value in auth_settings.items())]))
+    mlflow_environment = {
+        **s3_environment,
         "MLFLOW_BACKEND_STORE_URI": database("mlflow"),
-        "MLFLOW_AUTH_CONFIG_PATH": str(settings),
+        "MLFLOW_AUTH_CONFIG_PATH": str(auth_file),
         "MLFLOW_FLASK_SERVER_SECRET_KEY": passwords["mlflow_session"],
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
-    yield _mlflow(ports["mlflow"], environment, mlflow)
+    yield _mlflow(ports["mlflow"], environment, mlflow_environment)
     if "ray" in ports:
         yield _ray_head(ports, environment)
 
@@ -90,7 +90,7 @@ def client_environment(folder: Path, ports: Mapping[str, int], passwords: Mappin
 
 
 def _postgres(folder: Path, port: int, password: str) -> Server:
-    """PostgreSQL with SCRAM passwords and no socket file; as another user if this is root, which it refuses."""
+    """PostgreSQL with SCRAM passwords and no socket file. It refuses to run as root, and then runs as another user."""
     user = _postgres_user()
     folder.mkdir(mode=0o700, exist_ok=True)
     if user is not None:
@@ -219,23 +219,23 @@ def _create_buckets(environment: Mapping[str, str]) -> None:
     for bucket in BUCKETS:
         if bucket not in existing:
             client.create_bucket(Bucket=bucket)
-        # The server cannot list the multipart uploads of a bucket (NoSuchUpload) before its first one.
+        # The server cannot list the multipart uploads of a bucket (NoSuchUpload) before its first upload.
         upload = client.create_multipart_upload(Bucket=bucket, Key="none")
         client.abort_multipart_upload(Bucket=bucket, Key="none", UploadId=upload["UploadId"])
 
 
-def _mlflow(port: int, environment: Mapping[str, str], settings: Mapping[str, str]) -> Server:
-    """MLflow with runs and registry in PostgreSQL and artifacts in S3, proxied to clients; only loopback host names."""
+def _mlflow(port: int, environment: Mapping[str, str], server_environment: Mapping[str, str]) -> Server:
+    """MLflow for loopback host names: runs and registry in PostgreSQL, artifacts (proxied to clients) in S3."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     command += ["--app-name", "basic-auth", "--serve-artifacts", "--artifacts-destination", "s3://agggen-mlflow"]
-    names = ",".join(f"{name}{suffix}" for name in ("localhost", HOST) for suffix in ("", f":{port}"))
+    host_names = ",".join(f"{name}{suffix}" for name in ("localhost", HOST) for suffix in ("", f":{port}"))
     url = f"http://{HOST}:{port}/api/2.0/mlflow/experiments/search?max_results=1"
-    account = (environment["MLFLOW_TRACKING_USERNAME"], environment["MLFLOW_TRACKING_PASSWORD"])
+    credentials = (environment["MLFLOW_TRACKING_USERNAME"], environment["MLFLOW_TRACKING_PASSWORD"])
     return Server(
         "mlflow",
-        [*command, "--allowed-hosts", names],
-        lambda: _get(url, auth=account),
-        settings,
+        [*command, "--allowed-hosts", host_names],
+        lambda: _check_http(url, auth=credentials),
+        server_environment,
         patience=300.0,  # the first start creates two schemas
     )
 
@@ -256,19 +256,20 @@ def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Serve
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [str(word) for option in options.items() for word in option]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    addresses = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
-    env = {name: value for name, value in environment.items() if name not in addresses} | {"PATH": path}
+    cluster_addresses = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")  # not for the head itself
+    env = {name: value for name, value in environment.items() if name not in cluster_addresses} | {"PATH": path}
     token = Path(environment["RAY_AUTH_TOKEN_PATH"]).read_text()
 
     def check() -> None:
-        _get(f"http://{HOST}:{ports['ray']}/api/jobs/", headers={"Authorization": f"Bearer {token}"})
+        _check_http(f"http://{HOST}:{ports['ray']}/api/jobs/", headers={"Authorization": f"Bearer {token}"})
         if is_free(ports["ray-agent"]):
             raise ConnectionRefusedError("the node's agent, which starts jobs, does not listen yet")
 
     return Server("ray", command, check, env, patience=180.0)
 
 
-def _get(url: str, **options: Any) -> None:
+def _check_http(url: str, **options: Any) -> None:
+    """Raises httpx.HTTPError if a GET request fails or is refused."""
     httpx.get(url, timeout=10, trust_env=False, **options).raise_for_status()
 
 

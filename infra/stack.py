@@ -4,8 +4,8 @@
     python -m infra.stack run -- COMMAND     # while COMMAND runs; returns its exit status
 
 All servers listen on 127.0.0.1 and require a password. Data, passwords and logs are in one folder (``.stack``) and
-survive a restart. If a server dies, all are stopped, since a restart would hide the cause; the same command starts them
-again. ``agggen doctor`` checks them.
+survive a restart. If a server dies, all are stopped, since a restart would hide the cause; the same command starts
+them again. ``agggen doctor`` checks them.
 """
 
 from __future__ import annotations
@@ -63,13 +63,14 @@ def read_passwords(folder: Path) -> dict[str, str]:
 
 
 def write_environment(path: Path, environment: Mapping[str, str]) -> None:
+    """Writes a shell script that exports the variables and unsets OTHER_STORES."""
     lines = [f"unset {' '.join(OTHER_STORES)}"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(environment.items())]
     write_private(path, "\n".join(lines) + "\n")
 
 
 def choose_ports(free: bool, ray: bool) -> dict[str, int]:
-    """A port for each server: the default ports (raises StackError if one is in use), or with `free` unused ones."""
+    """A port for each server: the default ports (raises StackError if one is in use), or unused ports if `free`."""
     ports = PORTS | (RAY_PORTS if ray else {})
     if not free:
         if used := [f"{HOST}:{port} ({name})" for name, port in ports.items() if not is_free(port)]:
@@ -77,7 +78,7 @@ def choose_ports(free: bool, ray: bool) -> dict[str, int]:
         return ports
     with ExitStack() as contexts:
         sockets = [contexts.enter_context(socket.create_server((HOST, 0))) for _ in ports]
-        return {name: unused.getsockname()[1] for name, unused in zip(ports, sockets, strict=True)}
+        return {name: listener.getsockname()[1] for name, listener in zip(ports, sockets, strict=True)}
 
 
 def run(folder: Path, ray: bool, free_ports: bool, command: Sequence[str] | None) -> int:

@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class StackError(Exception):
-    """A server does not start, does not answer or has died (exit status 1), or the request is invalid (2)."""
+    """A server does not start, does not answer or has died (`status` 1), or the stack cannot be used (`status` 2)."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class Server:
     command: Sequence[str]
     check: Callable[[], object]  # raises while the server does not answer
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables added to `clean_environment`, for passwords too, since any user can read command lines."""
+    """Variables added to `clean_environment`; also for passwords, since any user can read command lines."""
     user: str | None = None  # runs the server; only root can use another user
     stop_signal: signal.Signals = signal.SIGTERM
     patience: float = 60.0  # seconds within which the server must answer, even on a busy machine
@@ -56,7 +56,7 @@ class Supervisor:
 
         Raises StackError if it does not answer in time, or if any server died; the caller must still call `stop`.
         """
-        begin = time.monotonic()
+        started_at = time.monotonic()
 
         def end_with_parent() -> None:  # Linux sends the stop signal when this process dies for any reason
             if sys.platform == "linux":
@@ -81,51 +81,54 @@ class Supervisor:
             except OSError as error:
                 raise StackError(f"{server.name} cannot be started: {error}") from error
         self._running.append((server, process))
-        while (problem := _problem(server.check)) is not None:
+        while (failure := _failure_of(server.check)) is not None:
             self.check_running()
-            if time.monotonic() > begin + server.patience:
-                raise StackError(
-                    f"{server.name} does not answer within {server.patience:.0f} s ({problem}); {self._tail(server)}"
-                )
+            if time.monotonic() > started_at + server.patience:
+                reason = f"does not answer within {server.patience:.0f} s ({failure})"
+                raise StackError(f"{server.name} {reason}; {self._end_of_log(server)}")
             time.sleep(_POLL_SECONDS)
-        print(f"{server.name} answers ({time.monotonic() - begin:.0f} s)", file=sys.stderr, flush=True)
+        print(f"{server.name} answers ({time.monotonic() - started_at:.0f} s)", file=sys.stderr, flush=True)
 
     def log(self, name: str) -> Path:
         return self._folder / "logs" / f"{name}.log"
 
-    def _tail(self, server: Server) -> str:
+    def _end_of_log(self, server: Server) -> str:
         lines = self.log(server.name).read_text(errors="replace").splitlines()[-20:]
         return "\n".join([f"the end of {self.log(server.name)}:", *(f"    {line}" for line in lines)])
 
     def check_running(self) -> None:
+        """Raises StackError, with the end of its log, if a server died."""
         for server, process in self._running:
             if (status := process.poll()) is not None:
-                how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-                raise StackError(f"{server.name} {how}; {self._tail(server)}")
+                ending = (
+                    f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+                )
+                raise StackError(f"{server.name} {ending}; {self._end_of_log(server)}")
 
-    def watch(self, done: Callable[[], bool]) -> None:
-        """Returns when `done()` is true; raises StackError if a server died."""
-        while not done():
+    def watch(self, is_finished: Callable[[], bool]) -> None:
+        """Returns once `is_finished()` is true; raises StackError if a server died."""
+        while not is_finished():
             self.check_running()
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
+        """Stops the servers in reverse order of their start; kills those that do not end."""
         for server, process in reversed(self._running):
             process.send_signal(server.stop_signal)
-            how = "has ended"
+            ending = "has ended"
             try:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                how = "did not end and was killed"
+                ending = "did not end and was killed"
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # child processes may outlive the server
             process.wait()
-            print(f"{server.name} {how}", file=sys.stderr, flush=True)
+            print(f"{server.name} {ending}", file=sys.stderr, flush=True)
         self._running.clear()
 
 
-def _problem(check: Callable[[], object]) -> str | None:
-    """The error of a server's check, of any type; None if the server answers."""
+def _failure_of(check: Callable[[], object]) -> str | None:
+    """The message of the error that a server's check raised, of any type; None if the server answers."""
     try:
         check()
     except Exception as error:

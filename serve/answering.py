@@ -22,7 +22,7 @@ from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
-from serve.engine import Checked, Failure, Job, ModelCard, Result, Text
+from serve.engine import CheckResult, Failure, Job, ModelCard, Result, Text
 from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
@@ -34,8 +34,8 @@ from serve.schemas import (
     NoOptions,
     PlanOptions,
     RecordIn,
-    checked,
     inference,
+    validated,
 )
 
 CARD_CACHE_SECONDS = 5.0
@@ -44,7 +44,7 @@ CARD_CACHE_SECONDS = 5.0
 Answer = dict[str, Any] | Problem
 _RecordIn = TypeVar("_RecordIn", bound=RecordIn)
 _Result = TypeVar("_Result")
-_Work = TypeVar("_Work")
+_Item = TypeVar("_Item")
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class RawRecord:
 
     @property
     def id(self) -> str:
-        """The id in the answer: the id that the record has, else its index."""
+        """The id in the answer: the record's own id, else its index."""
         value = self.raw.get("id") if isinstance(self.raw, Mapping) else None
         if isinstance(self.raw, Problem):
             value = self.raw.record
@@ -101,8 +101,8 @@ class RecordService:
         def job(entry: RawRecord) -> Job:
             return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
 
-        def plan_jobs(jobs: list[Job], left: float) -> Any:
-            return self.engine.plan(jobs, options.k, left)
+        def plan_jobs(jobs: list[Job], seconds_left: float) -> Any:
+            return self.engine.plan(jobs, options.k, seconds_left)
 
         return await self._answers(entries, job, plan_jobs, _plans_json, seconds)
 
@@ -137,8 +137,8 @@ class RecordService:
                 triples = record_of_row(row, "1").triples
             except (RecordError, PlanError) as error:
                 raise Problem("record", str(error)) from None
-            raw = fields | {"triples": [_parts(triple) for triple in triples]}
-        return checked(model, raw, code="record")
+            raw = fields | {"triples": [_triple_json(triple) for triple in triples]}
+        return validated(model, raw, code="record")
 
     def _record(self, entry: RawRecord, data: RecordIn) -> Record:
         """Converts a validated record; raises Problem, naming the field, if a triple is invalid or above a limit."""
@@ -166,9 +166,9 @@ class RecordService:
     async def _answers(
         self,
         entries: Sequence[RawRecord],
-        prepare: Callable[[RawRecord], _Work],
-        process: Callable[[list[_Work], float], Awaitable[Sequence[Result[Any] | Failure]]],
-        to_json: Callable[[_Work, Any], dict[str, Any]],
+        prepare: Callable[[RawRecord], _Item],
+        process: Callable[[list[_Item], float], Awaitable[Sequence[Result[Any] | Failure]]],
+        to_json: Callable[[_Item, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
         """An answer for each entry, in order.
@@ -177,26 +177,26 @@ class RecordService:
         with the remaining seconds; `to_json` converts a result to JSON members of its answer.
         """
         answers: dict[int, Answer] = {}
-        prepared: list[_Work] = []
+        items: list[_Item] = []
         valid: list[RawRecord] = []
         for entry in entries:
             try:
                 if isinstance(entry.raw, Problem):
                     raise entry.raw
                 check_unicode(entry.raw)
-                prepared.append(prepare(entry))
+                items.append(prepare(entry))
                 valid.append(entry)
             except Problem as problem:
                 answers[entry.index] = with_location(problem, entry)
             except RecursionError:  # a body parsed in a thread may be nested more deeply than this stack allows
                 answers[entry.index] = with_location(Problem("record", "the record is nested too deeply"), entry)
-        results = await process(prepared, seconds) if prepared else []
-        for entry, item, result in zip(valid, prepared, results, strict=True):
+        results = await process(items, seconds) if items else []
+        for entry, item, result in zip(valid, items, results, strict=True):
             if isinstance(result, Failure):
                 answers[entry.index] = with_location(problem_of(result), entry)
             else:
-                head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
-                answers[entry.index] = head | to_json(item, result.value)
+                common = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
+                answers[entry.index] = common | to_json(item, result.value)
         return [answers[entry.index] for entry in entries]
 
 
@@ -231,7 +231,7 @@ def reject_duplicates(entries: Sequence[RawRecord], seen: dict[str, int]) -> Non
             entry.raw = Problem("record", detail, record=entry.id, field="id")
 
 
-def body_of(answer: Answer, request_id: str) -> dict[str, Any]:
+def answer_json(answer: Answer, request_id: str) -> dict[str, Any]:
     """The JSON object of an answer."""
     if isinstance(answer, Problem):
         return {"index": answer.index, "id": answer.record, "status": "error", "error": answer.as_dict(request_id)}
@@ -255,8 +255,8 @@ def _texts_json(_: Job, texts: list[Generation]) -> dict[str, Any]:
 
 
 def _plans_json(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
-    def probability(log: float | None) -> float | None:
-        return None if log is None else math.exp(log)
+    def probability(log_probability: float | None) -> float | None:
+        return None if log_probability is None else math.exp(log_probability)
 
     return {"plans": [plan.as_dict() | {"probability": probability(plan.log_probability)} for plan in plans]}
 
@@ -265,19 +265,19 @@ def _facts_json(text: Text, aligned: AlignedText) -> dict[str, Any]:
     triples = dict(zip(text.record.predicates, text.record.triples, strict=True))
     facts = []
     for fact, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True):
-        stated = [_parts(triples[name]) for name in state]
-        facts.append({"text": fact, "predicates": list(state), "triples": stated, "posterior": posterior})
+        fact_triples = [_triple_json(triples[name]) for name in state]
+        facts.append({"text": fact, "predicates": list(state), "triples": fact_triples, "posterior": posterior})
     return {"facts": facts, "log_likelihood": aligned.log_likelihood}
 
 
-def _check_json(text: Text, checked: Checked) -> dict[str, Any]:
-    check, values = checked.words, []
+def _check_json(text: Text, result: CheckResult) -> dict[str, Any]:
+    check, values = result.strict, []
     for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
-        values.append({"predicate": predicate, "triple": _parts(value.triple), "how": value.kind, **span})
-    critic = checked.critic and {
-        **{name: checked.critic[name] for name in ("scores", "risk", "triples")},
-        "invented_spans": checked.critic["invented"],
+        values.append({"predicate": predicate, "triple": _triple_json(value.triple), "how": value.kind, **span})
+    critic = result.critic and {
+        **{name: result.critic[name] for name in ("scores", "risk", "triples")},
+        "invented_spans": result.critic["invented"],
     }
     return {
         "values": values,
@@ -285,11 +285,11 @@ def _check_json(text: Text, checked: Checked) -> dict[str, Any]:
         "invented": [*check.invented, *check.unsupported],
         "repeated": list(check.repeated),
         "swapped": [list(pair) for pair in check.swapped],
-        "misplaced": [_parts(triple) for triple in check.misplaced],
+        "misplaced": [_triple_json(triple) for triple in check.misplaced],
         "faults": list(check.faults),
         **critic,
     }
 
 
-def _parts(triple: Triple) -> list[str]:
+def _triple_json(triple: Triple) -> list[str]:
     return [triple.subject, triple.predicate, triple.object]

@@ -1,7 +1,7 @@
 """The HTTP interface over an engine.
 
-A request is answered with 200 if any of its records has an answer, each record with its own ``status``; otherwise with
-the status of `serve.errors.combined`. The deadline (``X-Deadline-Seconds``, else `limits.deadline_s`, at most
+A request is answered with 200 if any of its records succeeds, each record with its own ``status``; otherwise with the
+status of `serve.errors.combined_problem`. The deadline (``X-Deadline-Seconds``, else `limits.deadline_s`, at most
 `limits.longest_deadline_s`) starts when the body has been read.
 """
 
@@ -30,11 +30,11 @@ from agggen_platform.client.answers import (
     TextsResponse,
 )
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, RawRecord, RecordService, body_of, outcome, reject_duplicates, while_connected
+from serve.answering import Answer, RawRecord, RecordService, answer_json, outcome, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
-from serve.errors import Problem, combined
+from serve.errors import Problem, combined_problem
 from serve.handles import HandleEngine
-from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_body
+from serve.limits import Admission, StreamBody, StreamBuffer, check_headers, read_body
 from serve.meters import Metrics
 from serve.observe import RequestContext, add_exception_handlers, current_request
 from serve.page import add_page
@@ -49,8 +49,8 @@ from serve.schemas import (
     PlanOptions,
     PlanRequest,
     RequestBody,
-    bounded,
-    checked,
+    options_within_limits,
+    validated,
 )
 from serve.security import access_check
 from serve.streaming import Stream
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
 
 DEADLINE = "X-Deadline-Seconds"
 MODEL = "X-Model"
-_ABOUT = """\
+_DESCRIPTION = """\
 Texts from data, following plans that users can read and change.
 
 **Status.** Answers are in the order of the records (`index`), each with its own `status`, `ok` or `error`. The request
 is 200 if at least one record succeeds. If all records fail, it fails with the status of one of their problems, lists
-all problems in `errors`, and is retryable if any of them is.
+all problems in `errors`, and is retryable if any of them is retryable.
 
 **Errors** are problem+json (RFC 9457); `type` is `urn:agggen:problem:CODE`. `record`, `index` and `field` locate the
 error; `retryable` (and Retry-After) tells whether the same request may succeed later.
@@ -98,7 +98,7 @@ def api(
 
     Args:
         engine: plans, writes, aligns and checks.
-        config: limits, security and whether there is a page.
+        config: limits, security and whether to serve the plan studio.
         compared: the engine of a second model, used by requests whose X-Model is its fingerprint.
         meters, traces: None: requests are not counted, or not traced.
         admission: limits concurrent requests; None: a new one, which admits `limits.queue` of them.
@@ -111,8 +111,8 @@ def api(
     middleware = [Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)]
     if traces is not None:
         middleware.append(traces.middleware())
-    shown: dict[str, Any] = {"title": "agggen", "version": "1", "description": _ABOUT}
-    app = FastAPI(**shown, docs_url=None, redoc_url=None, redirect_slashes=False, middleware=middleware)
+    metadata: dict[str, Any] = {"title": "agggen", "version": "1", "description": _DESCRIPTION}
+    app = FastAPI(**metadata, docs_url=None, redoc_url=None, redirect_slashes=False, middleware=middleware)
     app.state.engine, app.state.config = engine, config
     app.state.services = [RecordService(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
@@ -124,7 +124,7 @@ def api(
     if config.studio:
         add_page(app)
     add_exception_handlers(app)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
     return app
 
 
@@ -145,18 +145,20 @@ async def _choose_model(
 # --- the OpenAPI document ---------------------------------------------------------------------------------------------
 
 
-_FAILED: dict[str, Any] = {
-    "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}},
-    "headers": {"X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}}},
-}
-_RETRY = {"Retry-After": {"description": "seconds after which a retry may succeed", "schema": {"type": "integer"}}}
-_FAILURES: dict[int | str, dict[str, Any]] = {
-    "4XX": _FAILED | {"description": "The request was refused"},
-    "5XX": _FAILED | {"description": "The request was not answered", "headers": _FAILED["headers"] | _RETRY},
+_PROBLEM_CONTENT = {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}}
+_ID_HEADER = {"X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}}}
+_RETRY_AFTER = {"description": "seconds after which a retry may succeed", "schema": {"type": "integer"}}
+_PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "The request was refused", "content": _PROBLEM_CONTENT, "headers": _ID_HEADER},
+    "5XX": {
+        "description": "The request was not answered",
+        "content": _PROBLEM_CONTENT,
+        "headers": _ID_HEADER | {"Retry-After": _RETRY_AFTER},
+    },
 }
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _openapi_document(app: FastAPI) -> dict[str, Any]:
     """FastAPI's OpenAPI document plus the schemas of request bodies, which FastAPI does not parse."""
     if app.openapi_schema is None:
         models: Any = [(body, "validation") for body in (GenerateRequest, PlanRequest, AlignRequest, CheckRequest)]
@@ -165,11 +167,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return FastAPI.openapi(app)
 
 
-def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
+def _documentation(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
     """Route options that document an operation whose body FastAPI does not parse and whose response is already JSON."""
     content = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
     return {
-        "responses": _FAILURES | {200: {"model": answer}},
+        "responses": _PROBLEM_RESPONSES | {200: {"model": answer}},
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
 
@@ -177,26 +179,26 @@ def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-@v1.post("/generate", **_described(TextsResponse, GenerateRequest))
+@v1.post("/generate", **_documentation(TextsResponse, GenerateRequest))
 async def generate(request: Request, deadline: Deadline = None) -> Response:
     """Texts for each record, ranked by the joint probability of plan and text. A record's `plan` is followed exactly;
     it must name each predicate of the record once, or with `complete` the model adds missing ones."""
     return await _answer(request, RecordService.generate, GenerateRequest, GenerateOptions, deadline)
 
 
-@v1.post("/plan", **_described(PlansResponse, PlanRequest))
+@v1.post("/plan", **_documentation(PlansResponse, PlanRequest))
 async def plan(request: Request, deadline: Deadline = None) -> Response:
     """The k best plans of each record, with their probabilities among all plans that `level` allows."""
     return await _answer(request, RecordService.plan, PlanRequest, PlanOptions, deadline)
 
 
-@v1.post("/align", **_described(AlignedResponse, AlignRequest))
+@v1.post("/align", **_documentation(AlignedResponse, AlignRequest))
 async def align(request: Request, deadline: Deadline = None) -> Response:
     """The most likely triples that each fact of a text expresses, with their posterior probability."""
     return await _answer(request, RecordService.align, AlignRequest, NoOptions, deadline)
 
 
-@v1.post("/check", **_described(CheckedResponse, CheckRequest))
+@v1.post("/check", **_documentation(CheckedResponse, CheckRequest))
 async def check(request: Request, deadline: Deadline = None) -> Response:
     """How and where each text expresses the values of its record, and every fault that the strict check finds; with a
     critic also scores, a risk, and a verdict on each triple."""
@@ -217,28 +219,28 @@ async def _answer(
     for name in request.query_params:
         raise Problem("invalid", f"query.{name}: options are in the body, not in the query", field=f"query.{name}")
     data = await read_body(request, config.limits.body_bytes, config.limits.deadline_s)
-    began, seconds = time.monotonic(), _seconds(deadline, config)
-    body = checked(body_model, await parsed(data))
+    started_at, seconds = time.monotonic(), _seconds(deadline, config)
+    body = validated(body_model, await parsed(data))
     if len(body.records) > config.limits.records:
         detail = f"{len(body.records)} records, at most {config.limits.records}: send several requests, or a stream"
         raise Problem("too-large", detail, field="records")
-    requested = checked(options_model, body.options if "options" in body.model_fields_set else {}, "options")
-    options = await _bounded(request, requested, seconds)
+    requested = validated(options_model, body.options if "options" in body.model_fields_set else {}, "options")
+    options = await _limited_options(request, requested, seconds)
     entries = [RawRecord(index, raw) for index, raw in enumerate(body.records)]
     reject_duplicates(entries, {})
-    left = max(0.0, seconds - (time.monotonic() - began))
-    answers = await while_connected(request.receive, work(service, entries, options, left))
+    seconds_left = max(0.0, seconds - (time.monotonic() - started_at))
+    answers = await while_connected(request.receive, work(service, entries, options, seconds_left))
     info = current_request()
     info.outcomes.update(map(outcome, answers))
     problems = [answer for answer in answers if isinstance(answer, Problem)]
     if len(problems) == len(answers):
-        raise combined(problems)
-    return _json({"answers": [body_of(answer, info.id) for answer in answers]})
+        raise combined_problem(problems)
+    return _json({"answers": [answer_json(answer, info.id) for answer in answers]})
 
 
 @v1.post(
     "/generate:stream",
-    responses=_FAILURES | {200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+    responses=_PROBLEM_RESPONSES | {200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
     response_class=Response,
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
@@ -251,9 +253,9 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     """
     config: ServeConfig = request.app.state.config
     check_media_type(request, NDJSON)
-    check_head(request, config.limits.stream_bytes)
+    check_headers(request, config.limits.stream_bytes)
     seconds = _seconds(deadline, config)
-    options = await _bounded(request, query, seconds)
+    options = await _limited_options(request, query, seconds)
     body = StreamBody(request.receive, request.app.state.buffer)
     return Stream(body, request.state.service, config, options, seconds)
 
@@ -263,20 +265,20 @@ def _seconds(deadline: float | None, config: ServeConfig) -> float:
     return min(limits.deadline_s if deadline is None else deadline, limits.longest_deadline_s)
 
 
-async def _bounded(request: Request, options: Options, seconds: float) -> Options:
+async def _limited_options(request: Request, options: Options, seconds: float) -> Options:
     """The options within the limits; raises Problem (504) if the engine does not return its model card in time."""
     try:
         async with asyncio.timeout(seconds):
             card = await request.state.service.card()
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
-    return bounded(options, request.app.state.config.limits, card)
+    return options_within_limits(options, request.app.state.config.limits, card)
 
 
 # --- the model, examples and probes -----------------------------------------------------------------------------------
 
 
-@v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
+@v1.get("/model", responses=_PROBLEM_RESPONSES | {200: {"model": ModelDict}})
 async def model(request: Request) -> Response:
     """The served model, the limits of this server, and how many records a client should keep in flight."""
     card = asdict(await request.state.service.card())
@@ -287,27 +289,27 @@ async def model(request: Request) -> Response:
     return _json(card | {"limits": asdict(request.app.state.config.limits)})
 
 
-@v1.get("/examples", responses=_FAILURES | {200: {"model": ExamplesDict}})
+@v1.get("/examples", responses=_PROBLEM_RESPONSES | {200: {"model": ExamplesDict}})
 async def examples(request: Request) -> Response:
     """Records of the test split of the served bundle's corpus, with their reference texts; none if the corpus is not in
     the catalogue, or not on the endpoint's machine."""
-    split = await request.app.state.engine.examples()
+    corpus_examples = await request.app.state.engine.examples()
     records = [
         {"id": r.id, "triples": r.as_dict()["triples"], "texts": [reference.text for reference in r.references]}
-        for r in split.records
+        for r in corpus_examples.records
     ]
-    return _json({"corpus": split.corpus, "split": split.split, "records": records})
+    return _json({"corpus": corpus_examples.corpus, "split": corpus_examples.split, "records": records})
 
 
 @probes.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Whether the process answers."""
+    """Answers as long as the process runs."""
     return {"status": "alive"}
 
 
-@probes.get("/readyz", responses=_FAILURES)
+@probes.get("/readyz", responses=_PROBLEM_RESPONSES)
 async def readyz(request: Request) -> dict[str, str]:
-    """Whether the bundle is loaded and has passed its self-test, and this replica admits requests."""
+    """Succeeds once the bundle is loaded and has passed its self-test, while this replica admits requests."""
     if request.app.state.admission.closed:
         raise Problem("unavailable", "this endpoint is shutting down")
     return {"status": "ready", "model": (await request.app.state.engine.ready()).fingerprint}

@@ -36,7 +36,7 @@ from serve.limits import Admission
 from serve.meters import Metrics
 from serve.observe import log_as_replica
 from serve.planner import PlannerReplica
-from serve.scaling import count_generators
+from serve.scaling import generator_state_query
 from serve.security import key_ring
 
 _UPSCALE_DELAY_S = 3.0
@@ -60,9 +60,11 @@ def build(config: ServeConfig) -> Application:
 
     Raises:
         ConfigError: the endpoint can be reached from other machines without a key.
-        BundleError, RegistryError, StorageError: there is no such bundle, or it fails its check.
+        BundleError, RegistryError, StorageError: there is no such bundle, or it fails its self-test.
     """
-    if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else on another node
+    if (
+        config.security.keys_file is None or Path(config.security.keys_file).exists()
+    ):  # otherwise, the file is on other nodes
         key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)
@@ -84,16 +86,16 @@ class Ingress:
 
             self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
         span = self._traces.span if self._traces else None
-        self._engine = HandleEngine(planner, generator, config, count_generators(), span)
+        self._engine = HandleEngine(planner, generator, config, generator_state_query(), span)
         self._admission = Admission(config.limits.queue)
         log_as_replica(config.log)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        parts: Any = {"meters": Metrics(), "admission": self._admission, "traces": self._traces}
-        return api(self._engine, self._config, echo_request_id=False, **parts)
+        options: Any = {"meters": Metrics(), "admission": self._admission, "traces": self._traces}
+        return api(self._engine, self._config, echo_request_id=False, **options)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Applies `user_config`, for Serve; with ``closed``, refuses new requests and returns once none is active."""
+        """Called by Serve; with ``closed`` in `user_config`, refuses new requests and returns once none is active."""
         if user_config.get("closed"):
             await self._admission.close()
         else:
@@ -101,13 +103,13 @@ class Ingress:
 
 
 def _with_listening_host(config: ServeConfig, default: str) -> ServeConfig:
-    """`config` with the host that Serve's proxies listen on; `default` if Serve is not running."""
+    """`config` with the host on which Serve's proxies listen; `default` if Serve is not running."""
     address = serve_address() if ray.is_initialized() else None
     host = default if address is None else address[0] or "localhost"  # an empty host: no proxy runs
     return replace(config, http=replace(config.http, host=host))
 
 
-def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
+def _deployment(name: str, replica_class: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
     options: dict[str, Any] = {
         # The ingress refuses requests beyond `limits.queue` itself. A generator gets few calls at once, so that further
         # calls wait in the handle's queue for the next free or new replica.
@@ -135,4 +137,4 @@ def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaCon
             "metrics_interval_s": _UPSCALE_DELAY_S / 3,
             "policy": {"policy_function": "serve.scaling:by_records"},
         }
-    return serve.deployment(name=name, **options)(kind)
+    return serve.deployment(name=name, **options)(replica_class)

@@ -44,7 +44,7 @@ class _QueuedItem(Generic[T, A]):
     key: Hashable  # equal for all items of a batch
     rank: int  # position in its call of `submit`
     number: int  # increases in the order of arrival
-    arrived: float
+    arrived_at: float
     deadline: float
     answer: asyncio.Future[A | Failure]
 
@@ -86,10 +86,10 @@ class Batcher(Generic[T, A]):
         self._numbers = itertools.count()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._worker: asyncio.Task[None] | None = None
-        self._full = asyncio.Event()
-        self._began: float | None = None  # when the current batch began
-        self._batch: list[_QueuedItem[T, A]] = []  # being processed
-        self.failed_in_a_row = 0
+        self._batch_is_full = asyncio.Event()
+        self._batch_started_at: float | None = None  # None: no batch is being processed
+        self._batch: list[_QueuedItem[T, A]] = []  # the items that are being processed
+        self.consecutive_failures = 0
         """Failed items since the last successful one."""
 
     @property
@@ -98,13 +98,13 @@ class Batcher(Generic[T, A]):
         return len(self._waiting) + len(self._batch)
 
     def raise_if_abandoned(self) -> None:
-        """Raises Abandoned if the current batch has no caller any more; long-running work calls this in its thread."""
+        """For long-running work, in its thread: raises Abandoned if no caller waits for the current batch any more."""
         if self._batch and all(entry.answer.done() for entry in self._batch):
             raise Abandoned
 
-    def stuck(self, seconds: float) -> bool:
+    def is_stuck(self, seconds: float) -> bool:
         """Whether the current batch has taken longer than `seconds`."""
-        return self._began is not None and time.monotonic() - self._began > seconds
+        return self._batch_started_at is not None and time.monotonic() - self._batch_started_at > seconds
 
     async def run(self, call: Callable[[], R]) -> R:
         """Runs `call` in the batch thread, between two batches, and returns its result."""
@@ -117,7 +117,7 @@ class Batcher(Generic[T, A]):
         pending = [entry.answer for entry in entries if not entry.answer.done()]
         try:
             if pending:
-                self._wake()
+                self._start_worker()
                 await asyncio.wait(pending, timeout=seconds)
         finally:
             for entry in entries:
@@ -138,55 +138,56 @@ class Batcher(Generic[T, A]):
             self._waiting[entry.number] = entry
         return entry
 
-    def _wake(self) -> None:
+    def _start_worker(self) -> None:
         if self._worker is None or self._worker.done():
-            self._full = asyncio.Event()
+            self._batch_is_full = asyncio.Event()
             self._worker = asyncio.get_running_loop().create_task(self._run())
-        if self._is_full():
-            self._full.set()
+        if self._fills_batch():
+            self._batch_is_full.set()
 
-    def _is_full(self) -> bool:
+    def _fills_batch(self) -> bool:
         """Whether the waiting items fill a batch."""
         waiting = self._waiting
         return len(waiting) >= self._config.records or sum(entry.traits.share for entry in waiting.values()) >= 1
 
     async def _run(self) -> None:
-        """Processes batches until no item waits; `_wake` starts a new task for the next item."""
+        """Processes batches until no item waits; `_start_worker` then starts a new task for the next item."""
         loop = asyncio.get_running_loop()
         while self._waiting:
-            await self._fill()
-            batch = self._take(loop.time())
+            await self._wait_for_items()
+            batch = self._take_batch(loop.time())
             if not batch:
                 continue
-            self._began, self._batch = time.monotonic(), batch
+            self._batch_started_at, self._batch = time.monotonic(), batch
             if self._meters:
                 self._meters.queue(len(self._waiting))
-            waited = loop.time() - batch[0].arrived
+            wait_seconds = loop.time() - batch[0].arrived_at
             try:
                 work, items = batch[0].traits.work, [entry.item for entry in batch]
                 answers = await loop.run_in_executor(self._thread, self._answers, work, items)
                 for entry, answer in zip(batch, answers, strict=True):
                     entry.settle(answer)
                 if self._meters:
-                    self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
+                    self._meters.batch(work, len(batch), wait_seconds, time.monotonic() - self._batch_started_at)
             finally:  # every caller gets an answer, even after an error
-                self._began, self._batch = None, []
+                self._batch_started_at, self._batch = None, []
                 for entry in batch:
                     entry.settle(INTERNAL)
 
-    async def _fill(self) -> None:
+    async def _wait_for_items(self) -> None:
         """Waits until a batch is full or its oldest item has waited long enough."""
-        self._full.clear()
-        if self._waiting and not self._is_full():
-            left = self._oldest().arrived + self._config.wait_ms / 1000 - asyncio.get_running_loop().time()
-            if left > 0:
+        self._batch_is_full.clear()
+        if self._waiting and not self._fills_batch():
+            wait_until = self._oldest().arrived_at + self._config.wait_ms / 1000
+            seconds = wait_until - asyncio.get_running_loop().time()
+            if seconds > 0:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._full.wait(), left)
+                    await asyncio.wait_for(self._batch_is_full.wait(), seconds)
 
     def _oldest(self) -> _QueuedItem[T, A]:
         return next(iter(self._waiting.values()))
 
-    def _take(self, now: float) -> list[_QueuedItem[T, A]]:
+    def _take_batch(self, now: float) -> list[_QueuedItem[T, A]]:
         """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
             self._waiting.pop(entry.number).settle(TIMEOUT)
@@ -204,19 +205,19 @@ class Batcher(Generic[T, A]):
         return [self._waiting.pop(entry.number) for entry in similar[:count]]
 
     def _answers(self, work: str, items: Sequence[T]) -> list[A | Failure]:
-        """The results of `work`; if it raises, those of both halves of the batch, retried separately."""
+        """The results of `work`; if it raises, both halves of the batch are retried separately."""
         try:
             answers = list(self._work(work, items))
             if len(answers) != len(items):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
-            self.failed_in_a_row = 0
+            self.consecutive_failures = 0
             return answers
         except Abandoned:
             return [TIMEOUT] * len(items)
         except Exception:
             if len(items) == 1:
                 _log.exception("a record could not be processed")
-                self.failed_in_a_row += 1
+                self.consecutive_failures += 1
                 return [INTERNAL]
         middle = len(items) // 2
         return self._answers(work, items[:middle]) + self._answers(work, items[middle:])

@@ -1,4 +1,4 @@
-"""The messages between ingress, planners and generators. Each record gets its own result or `Failure`."""
+"""The messages between ingress, planners and generators: each record gets its own result or `Failure`."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """The results of the strict check and of the critic for a text."""
 
-    words: TextCheck
+    strict: TextCheck
     critic: dict[str, Any]  # scores, risk, triples and invented of `CheckedText.as_dict`; empty without a critic
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a record has no answer."""
+    """The reason for which a record has no result."""
 
     code: str  # one of: record, plan, text (errors of the client); deadline, busy, lost, internal
     message: str
     field: str | None = None  # of the record
 
 
-TIMEOUT = Failure("deadline", "the deadline passed before this record was done")
+TIMEOUT = Failure("deadline", "the deadline passed before this record was processed")
 INTERNAL = Failure("internal", "this record could not be processed; the server's log has the error")
 
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """The answer to a record and the bundle that produced it: during an update, old and new bundle are both in use."""
+    """The result for a record, and the bundle that produced it: during an update, two bundles are in use."""
 
     value: T
     model: str  # the bundle's fingerprint

@@ -52,7 +52,7 @@ KINDS = {
         Kind("internal", 500, "Internal error"),
         Kind("lost", 503, "The replica was lost", 1),
         Kind("unavailable", 503, "The endpoint is not ready", 2),
-        Kind("deadline", 504, "The deadline passed before the work was done", 1),
+        Kind("deadline", 504, "The deadline passed before the work was finished", 1),
     )
 }
 
@@ -122,7 +122,7 @@ def problem_of(failure: Failure) -> Problem:
     return Problem(failure.code, failure.message, field=failure.field)
 
 
-def combined(problems: list[Problem]) -> Problem:
+def combined_problem(problems: list[Problem]) -> Problem:
     """The problem of a request in which every record failed.
 
     It has the kind of the first retryable problem (so that the client retries), else of the first server error, else of
@@ -131,7 +131,7 @@ def combined(problems: list[Problem]) -> Problem:
     first = min(problems, key=lambda problem: (not problem.retryable, problem.kind.status < 500))
     if len(problems) == 1:
         return first
-    same = all(problem.kind is first.kind for problem in problems)
-    which = "the first" if same else "one of them"
-    detail = f"all {len(problems)} records failed; {which}: {first.detail}"
+    same_kind = all(problem.kind is first.kind for problem in problems)
+    label = "the first" if same_kind else "one of them"
+    detail = f"all {len(problems)} records failed; {label}: {first.detail}"
     return Problem(first.kind.code, detail, record=first.record, index=first.index, field=first.field, errors=problems)

@@ -22,7 +22,7 @@ from agggen_platform.registry.admission import smoke_test
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.critics import open_critic
 from serve.batching import Traits
-from serve.engine import Checked, Failure, Job, ReplicaAnswers, Text
+from serve.engine import CheckResult, Failure, Job, ReplicaAnswers, Text
 from serve.planner import refusal
 from serve.replica import Replica
 
@@ -30,19 +30,19 @@ _log = logging.getLogger("agggen.serve")
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _WriteItem:
     job: Job
     candidates: Candidates | None  # plans to follow; None: this replica plans the job
     verify_seconds: list[float] = field(default_factory=list)  # seconds of the strict check per record of its batch
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
+class _CheckItem:
     text: Text
 
 
 class _TimedChecker(Checker):
-    """Sums the seconds of its checks, most of which the beam search calls."""
+    """Sums the seconds of its checks; most of them are called by the beam search."""
 
     seconds = 0.0
 
@@ -57,11 +57,11 @@ class _TimedChecker(Checker):
 _ALIGN_BATCH = 16  # texts aligned together, as in `Generator.align`
 _CHARACTERS_PER_TOKEN = 4
 
-Work = _Write | Text | _Check
-Answer = list[Generation] | AlignedText | Checked
+Item = _WriteItem | Text | _CheckItem
+Answer = list[Generation] | AlignedText | CheckResult
 
 
-class GeneratorReplica(Replica[Work, Answer]):
+class GeneratorReplica(Replica[Item, Answer]):
     """Writes, aligns and checks the texts of many requests in batches."""
 
     def __init__(self, config: ServeConfig) -> None:
@@ -81,11 +81,11 @@ class GeneratorReplica(Replica[Work, Answer]):
     ) -> ReplicaAnswers[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
-        `fingerprint` identifies the bundle of the candidates. If this replica has another one, as during an update, it
-        plans the jobs itself, so that each answer comes from a single model.
+        `fingerprint` identifies the bundle of the candidates. If this replica has another bundle, as during an update,
+        it plans the jobs itself, so that each answer comes from a single model.
         """
         same_bundle = fingerprint == self._fingerprint
-        items = [_Write(job, plans if same_bundle else None) for job, plans in zip(jobs, candidates, strict=True)]
+        items = [_WriteItem(job, plans if same_bundle else None) for job, plans in zip(jobs, candidates, strict=True)]
         answers = await self._answers(items, seconds)
         return replace(answers, verify_seconds=sum(share for item in items for share in item.verify_seconds))
 
@@ -93,21 +93,21 @@ class GeneratorReplica(Replica[Work, Answer]):
         """The most likely predicates of each fact of each text."""
         return await self._answers(texts, seconds)
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[Checked]:
+    async def check(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[CheckResult]:
         """The results of the checks of each text."""
-        return await self._answers([_Check(text) for text in texts], seconds)
+        return await self._answers([_CheckItem(text) for text in texts], seconds)
 
     def _test(self) -> list[str]:
         return smoke_test(self._bundle, device=self._device)
 
-    def _traits(self, item: Work) -> Traits:
+    def _traits(self, item: Item) -> Traits:
         """Limits a batch of generation to the rows of one beam search."""
-        if isinstance(item, _Check):
+        if isinstance(item, _CheckItem):
             return Traits("check", length=len(item.text.text), share=1 / _ALIGN_BATCH)
         record = item.record if isinstance(item, Text) else item.job.record
         characters = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
-            positions = self._sets(record) * len(item.text) / _CHARACTERS_PER_TOKEN
+            positions = self._count_states(record) * len(item.text) / _CHARACTERS_PER_TOKEN
             share = max(1 / _ALIGN_BATCH, positions / self._limits.align_positions)
             return Traits("align", length=characters + len(item.text), share=min(1.0, share))
         config = item.job.settings(self._generator.config)
@@ -116,26 +116,26 @@ class GeneratorReplica(Replica[Work, Answer]):
         plans = len(item.candidates.plans) if item.candidates else config.plans
         return Traits("write", config.beam, characters, plans * config.beam.beam / config.rows)
 
-    def _work(self, work: str, items: Sequence[Work]) -> Sequence[Answer | Failure]:
+    def _work(self, work: str, items: Sequence[Item]) -> Sequence[Answer | Failure]:
         if work == "check":
-            return self._check([item.text for item in items if isinstance(item, _Check)])
+            return self._check([item.text for item in items if isinstance(item, _CheckItem)])
         if work == "align":
             return self._align([item for item in items if isinstance(item, Text)])
-        return self._write([item for item in items if isinstance(item, _Write)])
+        return self._write([item for item in items if isinstance(item, _WriteItem)])
 
-    def _write(self, items: Sequence[_Write]) -> list[list[Generation] | Failure]:
+    def _write(self, items: Sequence[_WriteItem]) -> list[list[Generation] | Failure]:
         plans = [item.candidates or self._plan(item.job) for item in items]
         jobs = [item.job for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
         candidates = [plan for plan in plans if isinstance(plan, Candidates)]
         configs = [job.settings(self._generator.config) for job in jobs]
         checker = self._generator.checker
-        before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
+        seconds_before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
         counts = [job.n_best for job in jobs]
-        written = iter(self._generator.write([job.record for job in jobs], candidates, counts, configs))
+        texts = iter(self._generator.write([job.record for job in jobs], candidates, counts, configs))
         if isinstance(checker, _TimedChecker):
             for item in items:
-                item.verify_seconds.append((checker.seconds - before) / len(items))
-        return [plan if isinstance(plan, Failure) else next(written) for plan in plans]
+                item.verify_seconds.append((checker.seconds - seconds_before) / len(items))
+        return [plan if isinstance(plan, Failure) else next(texts) for plan in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:
         planner = self._generator.planner
@@ -147,17 +147,17 @@ class GeneratorReplica(Replica[Work, Answer]):
             return Failure("plan", str(error), "plan")
         return candidates
 
-    def _check(self, texts: Sequence[Text]) -> list[Checked]:
+    def _check(self, texts: Sequence[Text]) -> list[CheckResult]:
         checker, records = self._generator.checker, [text.record for text in texts]
         if self._critic is None:
-            return [Checked(checker.check(text.record, text.text), {}) for text in texts]
+            return [CheckResult(checker.check(text.record, text.text), {}) for text in texts]
         checked = check_all(records, [text.text for text in texts], checker, self._critic)
-        return [Checked(text.result, text.as_dict()) for text in checked]
+        return [CheckResult(text.result, text.as_dict()) for text in checked]
 
     def _align(self, texts: Sequence[Text]) -> list[AlignedText | Failure]:
         facts = [self._facts(text) for text in texts]
-        ready = [(text, pieces) for text, pieces in zip(texts, facts, strict=True) if not isinstance(pieces, Failure)]
-        aligned = iter(self._generator.align([text.record for text, _ in ready], [pieces for _, pieces in ready]))
+        records = [text.record for text, pieces in zip(texts, facts, strict=True) if not isinstance(pieces, Failure)]
+        aligned = iter(self._generator.align(records, [pieces for pieces in facts if not isinstance(pieces, Failure)]))
         return [pieces if isinstance(pieces, Failure) else next(aligned) for pieces in facts]
 
     def _facts(self, text: Text) -> Sequence[str] | Failure:
@@ -168,7 +168,7 @@ class GeneratorReplica(Replica[Work, Answer]):
             return Failure("record", str(error), "triples")
         if text.facts is not None and "".join(text.facts) != text.text:
             return Failure("text", "the facts do not concatenate to the text", "facts")
-        facts = text.facts if text.facts is not None else self._segmented(text.text)
+        facts = text.facts if text.facts is not None else self._segment(text.text)
         if isinstance(facts, Failure):
             return facts
         if len(facts) > self._limits.text_facts:
@@ -177,18 +177,18 @@ class GeneratorReplica(Replica[Work, Answer]):
             example = self._generator.encoder.example(text.record, facts)
         except RecordError as error:
             return Failure("text", str(error), "text")
-        tokens, sets, limit = example.n_target, self._sets(text.record), self._limits.align_positions
-        if (positions := tokens * sets) > limit:
-            cost = f"{tokens:,} tokens times {sets:,} sets of triples are {positions:,} positions; at most {limit:,}"
+        tokens, states, limit = example.n_target, self._count_states(text.record), self._limits.align_positions
+        if (positions := tokens * states) > limit:
+            cost = f"{tokens:,} tokens times {states:,} sets of triples are {positions:,} positions; at most {limit:,}"
             return Failure("text", f"{cost}: send fewer triples or a shorter text", "text")
         return facts
 
-    def _sets(self, record: Record) -> int:
+    def _count_states(self, record: Record) -> int:
         """The number of states: non-empty sets of the record's triples that one fact may express."""
         largest = self._bundle.model.config.max_group_size
         return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 
-    def _segmented(self, text: str) -> Sequence[str] | Failure:
+    def _segment(self, text: str) -> Sequence[str] | Failure:
         """The text's facts, segmented as in training. AllenNLP archives are not run, since they may contain code."""
         config = self._bundle.segmenter
         try:

@@ -18,7 +18,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen_platform.serving.config import ServeConfig
-from serve.engine import INTERNAL, TIMEOUT, Checked, Examples, Failure, Job, ModelCard, ReplicaAnswers, Result, Text
+from serve.engine import INTERNAL, TIMEOUT, CheckResult, Examples, Failure, Job, ModelCard, ReplicaAnswers, Result, Text
 from serve.errors import Problem
 from serve.scaling import GeneratorState
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("agggen.serve")
 T = TypeVar("T")
 A = TypeVar("A")
 
-_GRACE_S = 0.5  # waits longer than the deadline, at which the replica itself drops late items and returns the others
+_GRACE_S = 0.5  # waited after the deadline, since at the deadline the replica drops late items and returns the others
 _RETRY_DELAY_S = 0.1  # time for Serve to notice that a replica died
 
 Span = Callable[[str, int], AbstractContextManager[Callable[[Any], None]]]
@@ -36,28 +36,28 @@ Call = Callable[[Any, float], Any]
 
 
 class HandleEngine:
-    """Plans and writes with the replicas behind two ``DeploymentHandle``s."""
+    """Plans, writes, aligns and checks with the replicas behind two ``DeploymentHandle``s."""
 
     def __init__(
         self,
         planner: Any,
         generator: Any,
         config: ServeConfig,
-        count: Callable[[], GeneratorState] = lambda: GeneratorState(1, True),
+        generator_state: Callable[[], GeneratorState] = lambda: GeneratorState(1, True),
         span: Span | None = None,
     ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
             config: the maximal number of records per call, and the bounds of the generators.
-            count: returns the state of the generators; it may block.
+            generator_state: returns the state of the generators; it may block.
             span: a context manager that traces a call, given its name and number of records, and yields a function that
                 takes the call's result. None: calls are not traced.
         """
-        self._planner, self._generator, self._count = planner, generator, count
+        self._planner, self._generator, self._generator_state = planner, generator, generator_state
         self._span = span or (lambda name, records: nullcontext(lambda result: None))
         self._records, self._bounds = config.batch.records, config.generator
-        self._loaded = False  # whether generators have loaded the bundle
+        self._generators_loaded = False  # whether a generator has ever loaded the bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Result[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
@@ -65,13 +65,17 @@ class HandleEngine:
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Result[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record."""
-        return await self._batched("plan", jobs, seconds, lambda part, left: self._planner.plan.remote(part, k, left))
+
+        def plan(part: Sequence[Job], seconds_left: float) -> Any:
+            return self._planner.plan.remote(part, k, seconds_left)
+
+        return await self._batched("plan", jobs, seconds, plan)
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Result[AlignedText] | Failure]:
         """The most likely predicates of each fact of each text."""
         return await self._batched("align", texts, seconds, self._generator.align.remote)
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> list[Result[Checked] | Failure]:
+    async def check(self, texts: Sequence[Text], seconds: float) -> list[Result[CheckResult] | Failure]:
         """The results of the checks of each text."""
         return await self._batched("check", texts, seconds, self._generator.check.remote)
 
@@ -89,14 +93,14 @@ class HandleEngine:
         It calls no generator: a probe must not start one, nor fail while all are busy or scaled to zero.
         """
         card = await self.card(seconds)
-        self._loaded = self._loaded or (await asyncio.to_thread(self._count)).loaded
-        if not self._loaded:
+        self._generators_loaded = self._generators_loaded or (await asyncio.to_thread(self._generator_state)).loaded
+        if not self._generators_loaded:
             raise Problem("unavailable", "no generator is ready: none has loaded the bundle yet")
         return card
 
     async def records_at_once(self) -> int:
         """How many records clients should keep in flight: enough for the autoscaler to double the generators."""
-        running = (await asyncio.to_thread(self._count)).running
+        running = (await asyncio.to_thread(self._generator_state)).running
         return math.ceil(min(self._bounds.max_replicas or 1, 2 * max(1, running)) * self._bounds.target_records)
 
     async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Result[list[Generation]] | Failure]:
@@ -104,17 +108,18 @@ class HandleEngine:
         planned = await self._call("plan", jobs, deadline, self._planner.candidates.remote)
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
-        pairs, model = zip(jobs, planned.answers, strict=True), planned.model
-        ready = [(job, plans) for job, plans in pairs if isinstance(plans, Candidates)]
+        pairs, fingerprint = zip(jobs, planned.answers, strict=True), planned.model
+        plannable = [(job, plans) for job, plans in pairs if isinstance(plans, Candidates)]
 
-        def write(part: Any, left: float) -> Any:
-            return self._generator.write.remote([job for job, _ in part], [plans for _, plans in part], model, left)
+        def write(part: Any, seconds_left: float) -> Any:
+            part_jobs, candidates = zip(*part, strict=True)
+            return self._generator.write.remote(list(part_jobs), list(candidates), fingerprint, seconds_left)
 
-        written = iter(await self._answers("write", ready, deadline, write) if ready else ())
+        written = iter(await self._answers("write", plannable, deadline, write) if plannable else ())
         return [plans if isinstance(plans, Failure) else next(written) for plans in planned.answers]
 
     async def _call_planner(self, method: Any, seconds: float) -> Any:
-        result = await self._attempts(_now() + seconds, lambda left: method.remote())
+        result = await self._attempts(_now() + seconds, lambda seconds_left: method.remote())
         if isinstance(result, Failure):
             raise Problem("unavailable", f"no planner is ready: {result.message}")
         return result
@@ -125,7 +130,7 @@ class HandleEngine:
     async def _in_parts(
         self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
     ) -> list[A]:
-        """The answers in item order, from concurrent calls of at most `batch.records` items; cancels them together."""
+        """The answers in item order, from concurrent calls of at most `batch.records` items, cancelled together."""
         deadline = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
         if len(parts) == 1:
@@ -141,19 +146,19 @@ class HandleEngine:
 
     async def _call(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> Any:
         """The result of a traced call, or a Failure."""
-        with self._span(span, len(items)) as trace:
+        with self._span(span, len(items)) as record_result:
             result = await self._attempts(deadline, partial(call, items))
-            trace(result)
+            record_result(result)
         return result
 
     async def _attempts(self, deadline: float, call: Callable[[float], Any]) -> Any:
         """The result of the call, or a Failure; retries once if the replica was lost."""
         for may_retry in (True, False):
-            left = deadline - _now()
-            if left <= 0:
+            seconds_left = deadline - _now()
+            if seconds_left <= 0:
                 break
             try:
-                return await _within(call(left), left + _GRACE_S)
+                return await _response_within(call(seconds_left), seconds_left + _GRACE_S)
             except TimeoutError:
                 break
             except Exception as error:
@@ -165,7 +170,7 @@ class HandleEngine:
         return TIMEOUT
 
 
-async def _within(response: Any, seconds: float) -> Any:
+async def _response_within(response: Any, seconds: float) -> Any:
     """The response; after `seconds`, or if the caller is cancelled, cancels the request.
 
     Raises:
@@ -189,7 +194,7 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-_LOST = (
+_LOST_REPLICA_ERRORS = (
     exceptions.RayActorError,  # died, or cannot be reached
     exceptions.TaskCancelledError,  # cancelled by a replica that is stopping
     exceptions.WorkerCrashedError,
@@ -206,7 +211,7 @@ def _failure(error: Exception) -> Failure:
     """The failure of the records of a call for which Serve raised `error`."""
     if isinstance(error, BackPressureError):
         return Failure("busy", "too many requests are queued; try again later")
-    if isinstance(error, _LOST):
+    if isinstance(error, _LOST_REPLICA_ERRORS):
         return Failure("lost", "the replica that processed this record was lost; try again")
     _log.error("a call to a replica failed", exc_info=error)  # unexpected: replicas return Failures
     return INTERNAL

@@ -43,7 +43,7 @@ class Admission:
         await self._idle.wait()
 
 
-def check_head(request: Request, max_bytes: int) -> None:
+def check_headers(request: Request, max_bytes: int) -> None:
     """Raises Problem for a body that is compressed (415) or whose Content-Length is above `max_bytes` (413)."""
     if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         detail = "compressed bodies are not supported: send it without Content-Encoding"
@@ -57,7 +57,7 @@ def check_head(request: Request, max_bytes: int) -> None:
 
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
     """The body; raises Problem if it is empty, compressed, above `max_bytes`, or not complete within `seconds`."""
-    check_head(request, max_bytes)
+    check_headers(request, max_bytes)
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -80,7 +80,7 @@ class StreamBuffer:
     """Counts the unread bytes of all streams in this process."""
 
     def __init__(self, limits: LimitsConfig) -> None:
-        self.limits, self.waiting = limits, 0
+        self.limits, self.unread_bytes = limits, 0
 
 
 class StreamBody:
@@ -98,21 +98,21 @@ class StreamBody:
         self._changed = asyncio.Event()
 
     async def receive(self) -> None:
-        """Receives while `pieces` runs, until a limit is exceeded; raises ClientDisconnect, also after the body."""
-        limits, received = self._buffer.limits, 0
+        """Receives until a limit is exceeded, while `pieces` runs; raises ClientDisconnect when the client leaves."""
+        limits, received_bytes = self._buffer.limits, 0
         while self._problem is None:
             message = await self._receive()
             if message["type"] != "http.request":
                 raise ClientDisconnect
             chunk = message.get("body", b"")
-            received += len(chunk)
-            if received > limits.stream_bytes:
+            received_bytes += len(chunk)
+            if received_bytes > limits.stream_bytes:
                 self._problem = _too_large(limits.stream_bytes)
-            elif self._data and self._buffer.waiting + len(chunk) > limits.stream_buffer_bytes:
+            elif self._data and self._buffer.unread_bytes + len(chunk) > limits.stream_buffer_bytes:
                 self._problem = Problem("busy", "the buffer of all streams is full: send more slowly")
             else:
                 self._data += chunk
-                self._buffer.waiting += len(chunk)
+                self._buffer.unread_bytes += len(chunk)
                 self._complete = not message.get("more_body", False)
             self._changed.set()
 
@@ -136,4 +136,4 @@ class StreamBody:
 
     def _drop(self, size: int) -> None:
         del self._data[:size]
-        self._buffer.waiting -= size
+        self._buffer.unread_bytes -= size

@@ -50,11 +50,11 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
     config = find_target(config).pinned(config)
     compared = None
     if compare is not None:
-        other = replace(config, bundle=compare, shown_as=None, fingerprint=None)
-        other = find_target(other).pinned(other)
-        if other.fingerprint == config.fingerprint:
-            raise ConfigError(f"{compare} is the served bundle itself: choose another one to compare")
-        compared = _engine(other)
+        compared_config = replace(config, bundle=compare, shown_as=None, fingerprint=None)
+        compared_config = find_target(compared_config).pinned(compared_config)
+        if compared_config.fingerprint == config.fingerprint:
+            raise ConfigError(f"{compare} is the served bundle itself: choose another bundle to compare")
+        compared = _engine(compared_config)
     return api(_engine(config), config, compared=compared)
 
 

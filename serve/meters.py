@@ -38,22 +38,22 @@ class Metrics:
             "agggen_bundle_info", description="1 for the bundle served.", tag_keys=("fingerprint", "address")
         )
 
-    def queue(self, waiting: int) -> None:
-        self._queue.set(waiting)
+    def queue(self, n_waiting: int) -> None:
+        self._queue.set(n_waiting)
 
-    def batch(self, work: str, records: int, waited: float, worked: float) -> None:
-        """Counts a finished batch: its records, the seconds its oldest record waited, the seconds of work."""
+    def batch(self, work: str, n_records: int, wait_seconds: float, work_seconds: float) -> None:
+        """Counts a finished batch: its records, the seconds that its oldest record waited, and the seconds of work."""
         tags = {"work": work}
-        self._batch_records.observe(records, tags=tags)
-        self._records.inc(records, tags=tags)
-        self._seconds.inc(max(worked, 1e-9), tags=tags)
-        self._batch_wait.observe(max(waited, 1e-9), tags=tags)
-        self._batch_work.observe(max(worked, 1e-9), tags=tags)
+        self._batch_records.observe(n_records, tags=tags)
+        self._records.inc(n_records, tags=tags)
+        self._seconds.inc(max(work_seconds, 1e-9), tags=tags)
+        self._batch_wait.observe(max(wait_seconds, 1e-9), tags=tags)
+        self._batch_work.observe(max(work_seconds, 1e-9), tags=tags)
 
     def request(self, route: str, outcomes: Mapping[str, int], problem: str) -> None:
         """Counts an answered request: its records by outcome, and the code of its problem, if any."""
-        for outcome, records in outcomes.items():
-            self._outcomes.inc(records, tags={"route": route, "outcome": outcome})
+        for outcome, count in outcomes.items():
+            self._outcomes.inc(count, tags={"route": route, "outcome": outcome})
         if problem:
             self._problems.inc(tags={"code": problem})
 

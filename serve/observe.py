@@ -50,8 +50,8 @@ class RequestInfo:
 
     id: str = "-"
     trace: str = ""  # id of the request's trace; empty: the request is not traced
-    caller: str = ""  # name of the request's API key; empty: none
-    status: int = 0  # HTTP status of the answer; 0: none yet
+    caller: str = ""  # name of the request's API key; empty: no key
+    status: int = 0  # HTTP status of the answer; 0: not answered yet
     complete: bool = False  # whether the whole answer was sent
     problem: str = ""  # code of the problem that was returned
     outcomes: Counter[str] = field(default_factory=Counter)  # outcomes of its records: "ok", or a problem's code
@@ -95,7 +95,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log: LogConfig, replica: str, stream: TextIO | None = None) -> None:
-    """Sends the endpoint's logs from `log.level` up as JSON lines to `stream` only (None: standard error)."""
+    """Sends the endpoint's logs of `log.level` and above, as JSON lines, only to `stream` (None: standard error)."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(log.texts, replica))
     for name in _LOGGERS:
@@ -125,10 +125,10 @@ class RequestContext:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        ids = Headers(scope=scope).getlist("x-request-id")
-        valid = len(ids) == 1 and bool(_ID.fullmatch(ids[0]))
-        info = RequestInfo(ids[0] if valid else uuid.uuid4().hex)
-        began, token = time.monotonic(), _current.set(info)
+        client_ids = Headers(scope=scope).getlist("x-request-id")
+        valid = len(client_ids) == 1 and bool(_ID.fullmatch(client_ids[0]))
+        info = RequestInfo(client_ids[0] if valid else uuid.uuid4().hex)
+        started_at, token = time.monotonic(), _current.set(info)
 
         async def send_observed(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -154,7 +154,7 @@ class RequestContext:
             route = self._route(scope)
             if self.meters:
                 self.meters.request(route, info.outcomes, info.problem)
-            self._log(scope["method"], route, info, time.monotonic() - began)
+            self._log(scope["method"], route, info, time.monotonic() - started_at)
             _current.reset(token)
 
     def _route(self, scope: Scope) -> str:
@@ -182,11 +182,11 @@ class RequestContext:
 
 def add_exception_handlers(app: FastAPI) -> None:
     """Converts client errors to problem responses; `RequestContext` converts all other exceptions."""
-    for kind in (Problem, HTTPException, RequestValidationError, ClientDisconnect):
-        app.add_exception_handler(kind, _answered)
+    for error_type in (Problem, HTTPException, RequestValidationError, ClientDisconnect):
+        app.add_exception_handler(error_type, _problem_response)
 
 
-async def _answered(request: Request, error: Exception) -> Response:
+async def _problem_response(request: Request, error: Exception) -> Response:
     problem = _problem(request, error)
     info = current_request()
     info.problem = problem.kind.code

@@ -1,8 +1,8 @@
-"""The plan studio: a page of static files at ``/`` that only uses the public HTTP interface.
+"""The plan studio: a page of static files at ``/`` that uses only the public HTTP interface.
 
-The page contains no data, so it is served without a key; its requests need the key. Texts and values are never
-interpreted as markup: the content security policy forbids inline scripts, other hosts and, in browsers that support
-trusted types, HTML strings.
+The page contains no data, so it is served without a key; the requests that it sends need the key. Texts and values
+are never interpreted as markup: the content security policy forbids inline scripts, other hosts and, in browsers that
+support trusted types, HTML strings.
 """
 
 from __future__ import annotations

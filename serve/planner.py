@@ -40,7 +40,7 @@ class PlannerReplica(Replica[_Search, PlanResult]):
         """Raises BundleError and StorageError like `Replica`."""
         super().__init__(config, config.planner)
         bundle = self._bundle
-        del self._bundle  # frees most of its memory
+        del self._bundle  # frees most of the bundle's memory
         self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)
         self._card = ModelCard(
             self._fingerprint,
@@ -83,11 +83,11 @@ class PlannerReplica(Replica[_Search, PlanResult]):
     def _work(self, work: str, searches: Sequence[_Search]) -> list[PlanResult | Failure]:
         """Scores the transitions of all records at once, then plans them one by one."""
         refusals = [refusal(search.job, self._planner) for search in searches]
-        plannable = [search for search, refused in zip(searches, refusals, strict=True) if refused is None]
+        plannable = [search for search, failure in zip(searches, refusals, strict=True) if failure is None]
         configs = [search.job.settings(self._planner.config) for search in plannable]
         distributions = self._planner.distributions([search.job.record for search in plannable], configs)
-        planned = iter(map(self._result, plannable, distributions, configs))
-        return [refused or next(planned) for refused in refusals]
+        results = iter(map(self._result, plannable, distributions, configs))
+        return [failure or next(results) for failure in refusals]
 
     def _result(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> PlanResult | Failure:
         try:
@@ -103,7 +103,7 @@ class PlannerReplica(Replica[_Search, PlanResult]):
         if search.job.alone:
             return Traits("plan", alone=True)
         n = len(search.job.record.triples)
-        return Traits("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
+        return Traits("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220 ms
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:

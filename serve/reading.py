@@ -24,9 +24,9 @@ _MAX_CONTAINERS = 1 << 16  # lists and objects per document: the parser holds th
 
 def check_media_type(request: Request, expected: str) -> None:
     """Raises Problem if the body is not of the media type `expected`, or not UTF-8."""
-    kind, *parameters = (part.strip().lower() for part in request.headers.get("content-type", "").split(";"))
-    if kind != expected:
-        raise Problem("media-type", f"Content-Type is {kind or 'missing'}; it must be {expected}")
+    media_type, *parameters = (part.strip().lower() for part in request.headers.get("content-type", "").split(";"))
+    if media_type != expected:
+        raise Problem("media-type", f"Content-Type is {media_type or 'missing'}; it must be {expected}")
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8", "us-ascii"):
@@ -34,7 +34,7 @@ def check_media_type(request: Request, expected: str) -> None:
 
 
 async def parsed(data: bytes, subject: str = "the body") -> Any:
-    """As `parse_json`, without blocking the event loop."""
+    """Like `parse_json`, without blocking the event loop."""
     if len(data) < _THREAD_BYTES:
         return parse_json(data, subject)
     return await asyncio.to_thread(parse_json, data, subject)
@@ -46,7 +46,12 @@ def parse_json(data: bytes, subject: str = "the body") -> Any:
         raise Problem("too-large", f"{subject} has more than {_MAX_CONTAINERS} lists and objects")
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
+        return json.loads(
+            text,
+            object_pairs_hook=_object_without_duplicates,
+            parse_constant=_refuse_constant,
+            parse_float=_finite_number,
+        )
     except UnicodeDecodeError as error:
         position = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
         raise Problem("malformed", f"{subject} is not UTF-8: {position}") from None
@@ -65,7 +70,7 @@ class _NotStrict(Exception):
     pass
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
@@ -74,11 +79,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refused(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise _NotStrict(f"{name} is not a JSON number")
 
 
-def _finite(digits: str) -> float:
+def _finite_number(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise _NotStrict(f"the number {digits:.40} is too large")

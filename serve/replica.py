@@ -1,4 +1,4 @@
-"""The base class of planners and generators: a tested bundle, a batcher, health checks, the metric for autoscaling."""
+"""The base class of planners and generators: tested bundle, batcher, health checks and the metric for autoscaling."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Replica(ABC, Generic[T, A]):
         if faults := smoke_test(self._bundle, device=self._device):
             raise BundleError(f"the bundle at {config.bundle} does not pass its self-test: {faults[0]}")
         self._address = config.shown_as or config.bundle
-        self._longest, self._meters = config.limits.longest_deadline_s, Metrics()
+        self._max_batch_seconds, self._meters = config.limits.longest_deadline_s, Metrics()
         self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._traits, self._meters)
 
     async def _answers(self, items: Sequence[T], seconds: float) -> ReplicaAnswers[Any]:
@@ -63,7 +63,7 @@ class Replica(ABC, Generic[T, A]):
         """Runs a self-test in the batcher's thread and returns its failures."""
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """The metric for `serve.scaling.by_records`, which Serve's controller collects."""
+        """The metric that Serve's controller collects for `serve.scaling.by_records`."""
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
@@ -72,11 +72,11 @@ class Replica(ABC, Generic[T, A]):
         The self-test runs after several consecutive unexpected failures, as after the loss of a GPU. Also exports the
         metric of the served bundle.
         """
-        if self._batcher.stuck(self._longest):
-            raise RuntimeError(f"a batch has been in progress for more than {self._longest:g} s")
-        failed = self._batcher.failed_in_a_row
-        if failed >= _FAILURES_BEFORE_TEST:
+        if self._batcher.is_stuck(self._max_batch_seconds):
+            raise RuntimeError(f"a batch has been in progress for more than {self._max_batch_seconds:g} s")
+        n_failed = self._batcher.consecutive_failures
+        if n_failed >= _FAILURES_BEFORE_TEST:
             if faults := await self._batcher.run(self._test):
-                raise RuntimeError(f"{failed} consecutive records failed, and so does the self-test: {faults[0]}")
-            self._batcher.failed_in_a_row = 0
+                raise RuntimeError(f"{n_failed} consecutive records failed, and so does the self-test: {faults[0]}")
+            self._batcher.consecutive_failures = 0
         self._meters.bundle(self._fingerprint, self._address)

@@ -32,21 +32,22 @@ class GeneratorState:
 
     running: int
     loaded: bool
-    """Whether they have loaded the bundle and passed their self-test, perhaps before they were scaled to zero."""
+    """Whether generators have loaded the bundle and passed their self-test, perhaps before they were scaled to zero."""
 
 
-def count_generators() -> Callable[[], GeneratorState]:
+def generator_state_query() -> Callable[[], GeneratorState]:
     """Returns a function that queries Serve's controller at most once a second, and calls (so starts) no generator."""
     application = serve.get_replica_context().app_name
-    steady = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
+    loaded_statuses = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
     queried_at, state = float("-inf"), GeneratorState(0, False)
 
-    def count() -> GeneratorState:
+    def query() -> GeneratorState:
         nonlocal queried_at, state
         if time.monotonic() - queried_at >= 1:
             deployment = serve.status().applications[application].deployments["Generator"]
             running = sum(number for name, number in deployment.replica_states.items() if name == "RUNNING")
-            queried_at, state = time.monotonic(), GeneratorState(running, running > 0 or deployment.status in steady)
+            state = GeneratorState(running, running > 0 or deployment.status in loaded_statuses)
+            queried_at = time.monotonic()
         return state
 
-    return count
+    return query

@@ -1,7 +1,8 @@
-"""Pydantic models of the request bodies; `agggen_platform.client.answers` has those of the answers.
+"""Pydantic models of the request bodies; the models of the answers are in `agggen_platform.client.answers`.
 
 The model of a request skips its records and options (`SkipValidation`), which are validated one by one afterwards, so
-that an invalid record does not fail the valid ones. `bounded` and `serve.answering` check the configured `limits`.
+that an invalid record does not fail the valid ones. `options_within_limits` and `serve.answering` check the configured
+`limits`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from serve.errors import Problem
 
 LARGEST_SEED = 2**63 - 1
 _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
-_NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # without control characters
+_NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # some visible character, and no control characters
 _PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # checks the beginning; `Plan.parse` checks the rest
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 _LONGEST_NAME = 100  # unknown names are truncated to this many characters before similar names are searched
@@ -51,7 +52,7 @@ TripleList = Annotated[
     Field(
         min_length=3,
         max_length=3,
-        description='[subject, predicate, object]; the subject is "" if the triple has no named one',
+        description='[subject, predicate, object]; the subject is "" if the triple has no named subject',
     ),
 ]
 TripleIn = Annotated[
@@ -60,8 +61,8 @@ TripleIn = Annotated[
 ]
 
 
-def _or_row(example: dict[str, Any]) -> ConfigDict:
-    """Extends the schema of a record: instead of `triples`, it may have a key for each predicate, like a table row."""
+def _allow_row(example: dict[str, Any]) -> ConfigDict:
+    """Schema changes that let a record have, instead of `triples`, a key for each predicate, like a table row."""
 
     def extend(schema: dict[str, Any]) -> None:
         schema["required"] = [name for name in schema["required"] if name != "triples"]
@@ -75,7 +76,7 @@ class RecordIn(_Body):
     """A record: `triples`, or a key for each predicate, like a row of a table (`{"name": "Silicon", "symbol": "Si"}`;
     `name` or `title` is the subject). `references` and `category`, which corpora have, are ignored."""
 
-    model_config = _or_row(EXAMPLE_RECORD)
+    model_config = _allow_row(EXAMPLE_RECORD)
 
     id: str | int | None = Field(
         default=None, description="returned with the answer; unique in a request; default: the index"
@@ -88,7 +89,7 @@ class RecordIn(_Body):
 class GenerateRecord(RecordIn):
     """A record, and optionally a plan that its text follows exactly; without a plan, the model chooses one."""
 
-    model_config = _or_row(EXAMPLE_RECORD | {"plan": "[category symbol]"})
+    model_config = _allow_row(EXAMPLE_RECORD | {"plan": "[category symbol]"})
 
     plan: str | None = Field(
         default=None, min_length=1, json_schema_extra=_PLAN, description="like `[category symbol] [namedAfter]`"
@@ -98,7 +99,7 @@ class GenerateRecord(RecordIn):
 class CheckRecord(RecordIn):
     """A record and a text about it, from any source."""
 
-    model_config = _or_row(EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."})
+    model_config = _allow_row(EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."})
 
     text: str = Field(min_length=1)
 
@@ -154,7 +155,7 @@ class GenerateOptions(_SearchOptions):
     alone: bool = Field(
         default=False,
         description="do not batch these records (up to 64) with other requests: a repeated request then returns "
-        "exactly equal numbers, which batching changes in the last digits; other requests wait meanwhile",
+        "exactly equal numbers (batching changes their last digits); other requests wait meanwhile",
     )
 
 
@@ -196,15 +197,15 @@ class CheckRequest(_Body):
 RequestBody = GenerateRequest | PlanRequest | AlignRequest | CheckRequest
 
 
-def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
+def options_within_limits(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
     """The options within the limits and the model's largest group; a default above a limit becomes the limit.
 
     Raises:
         Problem: the request sets an option above its limit.
     """
-    largest = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
+    limit_of = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
     defaults = {}
-    for name, limit in (largest | {"level": card.largest_group}).items():
+    for name, limit in (limit_of | {"level": card.largest_group}).items():
         value = getattr(options, name, None)
         if value is None or value <= limit:
             continue
@@ -225,11 +226,11 @@ def inference(options: GenerateOptions | PlanOptions, bundle: InferenceConfig) -
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "invalid") -> _Model:
+def validated(model: type[_Model], data: Any, prefix: str = "", code: str = "invalid") -> _Model:
     """Validates `data` as `model`.
 
     Raises:
-        Problem: the first invalid field (after `prefix`); for an unknown field with the most similar valid name.
+        Problem: it names the first invalid field (after `prefix`), and for an unknown field the most similar name.
     """
     subject = prefix or ("the record" if code == "record" else "the body")
     if not isinstance(data, dict):
@@ -238,19 +239,26 @@ def checked(model: type[_Model], data: Any, prefix: str = "", code: str = "inval
         return model.model_validate(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        known = (TripleObject if len(first["loc"]) > 1 else model).model_fields
-        raise problem_at(first, [prefix] if prefix else [], known, code, subject) from None
+        valid_names = (TripleObject if len(first["loc"]) > 1 else model).model_fields
+        raise problem_at(first, [prefix] if prefix else [], valid_names, code, subject) from None
 
 
 def problem_at(
-    error: Mapping[str, Any], prefix: list[str], known: Iterable[str], code: str = "invalid", subject: str = "the query"
+    error: Mapping[str, Any],
+    prefix: list[str],
+    valid_names: Iterable[str],
+    code: str = "invalid",
+    subject: str = "the query",
 ) -> Problem:
-    """Converts an error of pydantic to a problem; `known`: the valid names, from which a similar one is suggested."""
+    """Converts an error of pydantic to a problem; for an unknown name, suggests a similar one of `valid_names`."""
     *parts, last = error["loc"] or ("",)  # no location: a key is not Unicode
     unknown = error["type"] == "extra_forbidden"
     path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])
     location, detail = ".".join(map(str, [*prefix, *path])), error["msg"]
     if unknown:
-        near = get_close_matches(str(last)[:_LONGEST_NAME], known, 1)  # truncated: megabytes would take seconds
-        detail = f"unknown name {str(last)!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {list(known)}")
+        similar = get_close_matches(
+            str(last)[:_LONGEST_NAME], valid_names, 1
+        )  # truncated: megabytes would take seconds
+        hint = f"did you mean {similar[0]!r}?" if similar else f"known: {list(valid_names)}"
+        detail = f"unknown name {str(last)!r}; {hint}"
     return Problem(code, f"{location or subject}: {detail}", field=location or None)

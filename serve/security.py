@@ -1,4 +1,4 @@
-"""Access control: API keys; without keys, only requests to this machine's names, against scripts of other sites."""
+"""Access control by API keys; without keys, by the Host header, against scripts of other sites."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from serve.observe import current_request
 
 _log = logging.getLogger("agggen.serve")
 
-_RELOAD_SECONDS = 1.0  # between checks whether the keys file has changed
+_RELOAD_SECONDS = 1.0  # between two checks whether the keys file has changed
 
 
 class KeyRing:
@@ -36,7 +36,7 @@ class KeyRing:
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError if the file cannot be read, is malformed, or contains no key."""
         self._path, self._clock = Path(path), clock
-        self._loaded_state = _state(self._path)
+        self._loaded_state = _file_state(self._path)
         self._keys = read_keys(self._path)
         if not self._keys:
             raise ConfigError(f"the keys file {path} has no key; add one: agggen serve-key NAME --file {path}")
@@ -45,15 +45,15 @@ class KeyRing:
     def name_of(self, credential: bytes) -> str | None:
         """The key's name; None for an invalid credential. Constant time for credentials of equal length."""
         self._reload_if_changed()
-        hashed = hashlib.sha256(credential).digest()
+        digest = hashlib.sha256(credential).digest()
         # Compares all keys, so that the time does not reveal which one matched.
-        names = [key.name for key in self._keys if hmac.compare_digest(key.sha256, hashed)]
+        names = [key.name for key in self._keys if hmac.compare_digest(key.sha256, digest)]
         return names[0] if names else None
 
     def _reload_if_changed(self) -> None:
         if self._clock() - self._checked_at < _RELOAD_SECONDS:
             return
-        self._checked_at, state = self._clock(), _state(self._path)
+        self._checked_at, state = self._clock(), _file_state(self._path)
         if state == self._loaded_state:
             return
         self._loaded_state = state
@@ -65,8 +65,8 @@ class KeyRing:
             _log.warning("read %d keys from %s", len(self._keys), self._path)
 
 
-def _state(path: Path) -> tuple[int, ...] | None:
-    """Changes with each change of the file; None if it cannot be accessed."""
+def _file_state(path: Path) -> tuple[int, ...] | None:
+    """A value that differs after each change of the file; None if the file cannot be accessed."""
     try:
         status = path.stat()
     except OSError:
@@ -123,8 +123,8 @@ def host_check(hosts: Collection[str]) -> Check:
     names = {"localhost", *(host.lower() for host in hosts)}
 
     async def check(request: Request) -> None:
-        hosts = request.headers.getlist("host")
-        if len(hosts) != 1 or not _is_local(hosts[0], names):
+        host_headers = request.headers.getlist("host")
+        if len(host_headers) != 1 or not _is_local(host_headers[0], names):
             detail = "without keys, the Host header must be localhost, 127.0.0.1, or one of security.hosts"
             raise Problem("forbidden", detail)
 

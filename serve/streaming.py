@@ -4,7 +4,7 @@ Records are sent to the engine in batches as they arrive. At most `limits.window
 answer that the client has not read; further input is buffered in a `serve.limits.StreamBody`.
 
 The last line is ``{"status": "end", "records", "ok", "errors"}``, with ``error`` if the server stopped reading early; a
-stream without it is incomplete. When the client disconnects, the work is cancelled.
+stream without this line is incomplete. When the client disconnects, the work is cancelled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, RawRecord, RecordService, body_of, outcome, reject_duplicates, with_location
+from serve.answering import Answer, RawRecord, RecordService, answer_json, outcome, reject_duplicates, with_location
 from serve.errors import Problem
 from serve.limits import StreamBody
 from serve.observe import current_request
@@ -31,33 +31,33 @@ _log = logging.getLogger("agggen.serve")
 
 
 async def line_groups(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[list[bytes | Problem]]:
-    """The non-blank lines of a body, grouped by chunk; a Problem for each line of more than `max_bytes`."""
+    """The non-blank lines of a body, grouped by chunk; in place of a line of more than `max_bytes`, a Problem."""
     unfinished = bytearray()
     skipping = False
 
-    def checked(line: bytes) -> bytes | Problem:
+    def line_or_problem(line: bytes) -> bytes | Problem:
         too_long = len(line) > max_bytes
         return Problem("too-large", f"the line is longer than {max_bytes} bytes") if too_long else line
 
     async for chunk in body:
-        *ends, last = chunk.split(b"\n")
+        *line_ends, remainder = chunk.split(b"\n")
         lines: list[bytes | Problem] = []
-        for end in ends:
-            line = bytes(unfinished) + end
+        for line_end in line_ends:
+            line = bytes(unfinished) + line_end
             unfinished.clear()
             if not skipping and line.strip():
-                lines.append(checked(line))
+                lines.append(line_or_problem(line))
             skipping = False
         if not skipping:
-            unfinished += last
+            unfinished += remainder
         if len(unfinished) > max_bytes:
-            lines.append(checked(bytes(unfinished)))
+            lines.append(line_or_problem(bytes(unfinished)))
             unfinished.clear()
             skipping = True
         if lines:
             yield lines
     if unfinished.strip():
-        yield [checked(bytes(unfinished))]
+        yield [line_or_problem(bytes(unfinished))]
 
 
 class Stream(Response):
@@ -73,14 +73,14 @@ class Stream(Response):
         del self.headers["content-length"]
         self._body, self._service, self._options, self._seconds = body, service, options, seconds
         self._limits = config.limits
-        self._wait = config.batch.wait_ms / 1000
+        self._wait_seconds = config.batch.wait_ms / 1000
         self._call_records = max(1, min(config.batch.records, config.limits.window // 4))  # per call
         self._window = asyncio.Semaphore(config.limits.window)
         self._pending: asyncio.Queue[asyncio.Task[list[Answer]] | None] = asyncio.Queue()
-        self._work: set[asyncio.Task[list[Answer]]] = set()
+        self._tasks: set[asyncio.Task[list[Answer]]] = set()
         self._first_index: dict[str, int] = {}
         self._counts = {"records": 0, "ok": 0, "errors": 0}
-        self._stopped: Problem | None = None
+        self._stop_problem: Problem | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         receiver = asyncio.create_task(self._body.receive())
@@ -89,14 +89,14 @@ class Stream(Response):
         running = {receiver, reader, writer}
         try:
             while not writer.done():
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
+                finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in finished:
                     task.result()
         except ClientDisconnect:
             answered = self._counts["ok"] + self._counts["errors"]
             _log.info("request %s: the client disconnected after %d answers", current_request().id, answered)
         finally:
-            tasks: list[asyncio.Task[Any]] = [receiver, reader, writer, *self._work]
+            tasks: list[asyncio.Task[Any]] = [receiver, reader, writer, *self._tasks]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -110,7 +110,7 @@ class Stream(Response):
         try:
             while True:
                 next_lines = next_lines or asyncio.ensure_future(anext(groups, None))
-                if entries and not (await asyncio.wait({next_lines}, timeout=self._wait))[0]:
+                if entries and not (await asyncio.wait({next_lines}, timeout=self._wait_seconds))[0]:
                     self._submit(entries)
                     entries = []
                 lines, next_lines = await next_lines, None
@@ -125,7 +125,7 @@ class Stream(Response):
                     await self._window.acquire()
                     entries.append(await self._entry(line))
         except Problem as problem:
-            self._stopped = problem
+            self._stop_problem = problem
         finally:
             if next_lines is not None:
                 next_lines.cancel()
@@ -144,8 +144,8 @@ class Stream(Response):
     def _submit(self, entries: list[RawRecord]) -> None:
         reject_duplicates(entries, self._first_index)
         task = asyncio.create_task(self._answers(entries))
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         self._pending.put_nowait(task)
 
     async def _answers(self, entries: list[RawRecord]) -> list[Answer]:
@@ -163,14 +163,14 @@ class Stream(Response):
             for answer in answers:
                 info.outcomes[outcome(answer)] += 1
                 self._counts["errors" if isinstance(answer, Problem) else "ok"] += 1
-            body = b"".join(_line(body_of(answer, info.id)) for answer in answers)
+            body = b"".join(_line(answer_json(answer, info.id)) for answer in answers)
             await send({"type": "http.response.body", "body": body, "more_body": True})
             for _ in answers:
                 self._window.release()
         end: dict[str, Any] = {"status": "end", **self._counts}
-        if self._stopped is not None:
-            info.problem = self._stopped.kind.code
-            end["error"] = self._stopped.as_dict(info.id)
+        if self._stop_problem is not None:
+            info.problem = self._stop_problem.kind.code
+            end["error"] = self._stop_problem.as_dict(info.id)
         await send({"type": "http.response.body", "body": _line(end)})
 
 

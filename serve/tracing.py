@@ -37,16 +37,16 @@ from serve.observe import current_request
 _log = logging.getLogger("agggen.serve")
 
 ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:stream")
-_UNTRACED_STATUSES = (401, 403, 404, 405)  # so that unauthorized requests cannot fill the experiment
+_UNTRACED_STATUSES = (401, 403, 404, 405)  # otherwise, unauthorized requests could fill the experiment
 _MAX_CALLS = 256  # the largest number of calls with a span in a trace; a stream may make thousands of calls
 _MAX_IDS = 20  # the largest number of ids of unfulfilled records in a trace
 _QUEUE, _EXPORT_DELAY_MS = 2048, 2000
-_TAG = "mlflow.traceTag."
+_TAG_PREFIX = "mlflow.traceTag."
 """Prefix of the root span's attributes that MLflow makes searchable tags of the trace."""
 
 
 @dataclass(slots=True)
-class _Request:
+class _RequestTotals:
     """Totals of a request's spans."""
 
     totals: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class _Request:
     calls: int = 0
 
 
-_request: ContextVar[_Request | None] = ContextVar("traced_request", default=None)
+_request: ContextVar[_RequestTotals | None] = ContextVar("traced_request", default=None)
 
 
 class Traces:
@@ -83,11 +83,11 @@ class Traces:
         finally:
             span.end()
 
-    def _record_result(self, span: trace.Span, result: ReplicaAnswers[Any] | Failure, request: _Request) -> None:
+    def _record_result(self, span: trace.Span, result: ReplicaAnswers[Any] | Failure, request: _RequestTotals) -> None:
         if isinstance(result, Failure):
             span.set_status(Status(StatusCode.ERROR, result.code))
             return
-        _sum_up(span, result, request)
+        _add_counts(span, result, request)
         if seconds := result.verify_seconds:  # one span for all strict checks, which alternate with search steps
             end, parent = time.time_ns(), trace.set_span_in_context(span)
             self.tracer.start_span("verify", context=parent, start_time=end - int(seconds * 1e9)).end(end)
@@ -111,17 +111,19 @@ class TraceMiddleware:
         if scope["type"] != "http" or scope["method"] != "POST" or route is None:
             await self.app(scope, receive, send)
             return
-        info, request, size, began = current_request(), _Request(), 0, time.time_ns()
-        root = self.tracer.start_span(f"POST {route}", context=trace.Context(), start_time=began)
+        info, request, body_bytes, started_at = current_request(), _RequestTotals(), 0, time.time_ns()
+        root = self.tracer.start_span(f"POST {route}", context=trace.Context(), start_time=started_at)
         info.trace = format(root.get_span_context().trace_id, "032x")
 
         async def receive_traced() -> Message:
-            nonlocal size
+            nonlocal body_bytes
             message = await receive()
             if message["type"] == "http.request":
-                size += len(message.get("body", b""))
+                body_bytes += len(message.get("body", b""))
                 if not message.get("more_body", False):
-                    self.tracer.start_span("read", start_time=began, attributes=_as_json({"bytes": size})).end()
+                    self.tracer.start_span(
+                        "read", start_time=started_at, attributes=_as_json({"bytes": body_bytes})
+                    ).end()
             return message
 
         token, failure = _request.set(request), ""
@@ -134,23 +136,23 @@ class TraceMiddleware:
         finally:
             _request.reset(token)
             if info.status not in _UNTRACED_STATUSES:
-                _describe(root, route, size, request, failure)
+                _describe(root, route, body_bytes, request, failure)
                 root.end()
 
 
-def _describe(root: trace.Span, route: str, size: int, request: _Request, failure: str) -> None:
+def _describe(root: trace.Span, route: str, body_bytes: int, request: _RequestTotals, failure: str) -> None:
     """Sets the attributes, tags and status of the root span of an answered request."""
     info = current_request()
     failed = info.outcomes.total() - info.outcomes["ok"]
-    facts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
+    counts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
     tags = {"request": info.id, "route": route, "status": str(info.status), "failed": _yes_or_no(failed)}
     if request.totals["texts"]:
         tags["fulfilled"] = _yes_or_no(not request.totals["unfulfilled"])
         tags["fallback"] = _yes_or_no(request.totals["fallback"])
-    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow truncates the column
-    outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
-    inputs = {"route": route, "bytes": size, "records": facts["records"]}
-    root.set_attributes(_as_json(facts | {_TAG + name: value for name, value in tags.items()}))
+    leading = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow truncates the column
+    outputs = {"status": info.status, **leading, **counts, "unfulfilled_ids": request.unfulfilled}
+    inputs = {"route": route, "bytes": body_bytes, "records": counts["records"]}
+    root.set_attributes(_as_json(counts | {_TAG_PREFIX + name: value for name, value in tags.items()}))
     root.set_attributes(_as_json({"mlflow.spanInputs": inputs, "mlflow.spanOutputs": outputs}))
     problem = failure or info.problem or ("" if info.complete else "gone")
     if problem or info.status >= 400:
@@ -159,12 +161,12 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
         root.set_status(StatusCode.OK)
 
 
-def _yes_or_no(value: int) -> str:
-    """A tag's value: whether the count is above 0."""
-    return "yes" if value else "no"
+def _yes_or_no(count: int) -> str:
+    """The value of a tag that tells whether the count is above 0."""
+    return "yes" if count else "no"
 
 
-def _sum_up(span: trace.Span, result: ReplicaAnswers[Any], request: _Request) -> None:
+def _add_counts(span: trace.Span, result: ReplicaAnswers[Any], request: _RequestTotals) -> None:
     """Adds the counts of a call's result to its span and to the request's totals."""
     counts: Counter[str] = Counter()
     for answer in result.answers:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # An S3 server (rclone) with the buckets of this project, as folders of $S3_DATA.
 #
-# The files s3_access_key_id and s3_secret_access_key in $S3_SECRETS have its keys. $S3_READY is created when it is ready.
+# The files s3_access_key_id and s3_secret_access_key in $S3_SECRETS have its keys. It creates $S3_READY when it is ready.
 set -eu
 umask 077
 
@@ -22,7 +22,7 @@ RCLONE_AUTH_KEY="\"$id,$secret\"" rclone --config "" serve s3 --addr "$address" 
 server=$!
 trap 'kill -TERM $server' INT TERM
 
-# The server cannot list a bucket's multipart uploads before its first one.
+# The server cannot list a bucket's multipart uploads before its first upload.
 export RCLONE_S3_PROVIDER=Rclone RCLONE_S3_ENDPOINT="http://127.0.0.1:${address##*:}"
 export RCLONE_S3_ACCESS_KEY_ID="$id" RCLONE_S3_SECRET_ACCESS_KEY="$secret"
 attempts=0

@@ -3,8 +3,8 @@
     sudo python3 infra/compose/setup.py
     podman unshare python3 infra/compose/setup.py      # with rootless Podman
 
-Secrets are random, in files of mode 0600 and owner 10001, the user of every service; only root can set the owner. Uses
-only the standard library.
+Secrets are random, in files of mode 0600 and owner 10001, the user of every service; only root can set the owner. The
+script uses only the standard library.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from pathlib import Path
 USER = 10001
 STATE = Path(__file__).with_name("state")
 FOLDERS = {"data": 0o755, "grafana": 0o700, "postgres": 0o700, "prometheus": 0o700, "runs": 0o700, "s3": 0o700}
-_BYTES = 24
+_PASSWORD_BYTES = 24
 
 
-def _random() -> str:
-    return secrets.token_urlsafe(_BYTES)
+def _random_password() -> str:
+    return secrets.token_urlsafe(_PASSWORD_BYTES)
 
 
-def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
-    """Maps each secret's file to a function that generates its content; `read` returns the content of another file."""
+def _generators(read_secret: Callable[[str], str]) -> dict[str, Callable[[], str]]:
+    """Maps each secret's file to a function that generates its content; `read_secret` reads another one."""
     return {
         "ray_token": lambda: secrets.token_hex(32),
-        "postgres_password": _random,
-        "grafana_password": _random,
+        "postgres_password": _random_password,
+        "grafana_password": _random_password,
         "s3_access_key_id": lambda: f"AG{secrets.token_hex(9).upper()}",
-        "s3_secret_access_key": _random,
+        "s3_secret_access_key": _random_password,
         "s3_credentials": lambda: (
             "[default]\n"
-            f"aws_access_key_id = {read('s3_access_key_id')}\n"
-            f"aws_secret_access_key = {read('s3_secret_access_key')}\n"
+            f"aws_access_key_id = {read_secret('s3_access_key_id')}\n"
+            f"aws_secret_access_key = {read_secret('s3_secret_access_key')}\n"
         ),
         "mlflow_username": lambda: "admin",
-        "mlflow_password": _random,
-        "mlflow_session_key": _random,
+        "mlflow_password": _random_password,
+        "mlflow_session_key": _random_password,
         "mlflow_credentials": lambda: (
             "[mlflow]\n"
-            f"mlflow_tracking_username = {read('mlflow_username')}\n"
-            f"mlflow_tracking_password = {read('mlflow_password')}\n"
+            f"mlflow_tracking_username = {read_secret('mlflow_username')}\n"
+            f"mlflow_tracking_password = {read_secret('mlflow_password')}\n"
         ),
         "endpoint_key": lambda: f"agk_{secrets.token_urlsafe(32)}",
-        "api_keys": lambda: f"admin sha256:{hashlib.sha256(read('endpoint_key').encode()).hexdigest()}\n",
+        "api_keys": lambda: f"admin sha256:{hashlib.sha256(read_secret('endpoint_key').encode()).hexdigest()}\n",
     }
 
 
@@ -62,16 +62,16 @@ def make(state: Path, owner: int) -> list[Path]:
         os.chown(path, owner, owner)
         path.chmod(mode)
     created = []
-    for name, content in _contents(lambda file: (folder / file).read_text(encoding="utf-8")).items():
+    for name, generate in _generators(lambda file: (folder / file).read_text(encoding="utf-8")).items():
         path = folder / name
         if path.exists():
             continue
-        part = folder / f"{name}.part"
-        part.unlink(missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        unfinished = folder / f"{name}.part"
+        unfinished.unlink(missing_ok=True)
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             os.fchown(file.fileno(), owner, owner)
-            file.write(content())
-        part.rename(path)
+            file.write(generate())
+        unfinished.rename(path)
         created.append(path)
     return created
 

@@ -7,9 +7,9 @@ MLFLOW_BACKEND_STORE_URI (without a password: ``postgresql://mlflow@postgres:543
 MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``). AWS_ENDPOINT_URL and AWS_SHARED_CREDENTIALS_FILE name the
 store. The folder AGGGEN_MLFLOW_SECRETS (default: /run/secrets/mlflow) contains these files:
 
-    username, password     of the administrator, created at the first start; at least 12 characters of password
+    username, password     of the administrator, who is created at the first start; at least 12 characters
     session_key            signs the forms of MLflow's pages
-    database_password      PostgreSQL's; needed if the database URI has a user and a host
+    database_password      the password of PostgreSQL; needed if the database URI has a user and a host
 
 Accounts are in a second existing database, with the name of the first plus ``_auth``.
 
@@ -31,9 +31,15 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 SECRETS = "/run/secrets/mlflow"
-_FIXED = ("--app-name", "--workers", "--serve-artifacts", "--no-serve-artifacts", "--disable-security-middleware")
+_FIXED_OPTIONS = (
+    "--app-name",
+    "--workers",
+    "--serve-artifacts",
+    "--no-serve-artifacts",
+    "--disable-security-middleware",
+)
 _TEMPLATE = Path(__file__).with_name("basic_auth.ini.template")
-_SHORTEST_PASSWORD = 12
+_MIN_PASSWORD_LENGTH = 12
 
 
 class StartError(Exception):
@@ -44,12 +50,12 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     """The server's command and environment; raises StartError if a secret or setting is missing or invalid.
 
     Args:
-        arguments: further options of ``mlflow server``.
+        arguments: the options of ``mlflow server`` that the caller chose.
         folder: an empty private folder, to which the files with secrets are written.
     """
     names = [argument.partition("=")[0] for argument in arguments]
-    if chosen := [name for name in names if name in _FIXED]:
-        raise StartError(f"{', '.join(chosen)} is fixed here: accounts, one worker, proxied artifacts")
+    if conflicts := [name for name in names if name in _FIXED_OPTIONS]:
+        raise StartError(f"{', '.join(conflicts)} is fixed here: accounts, one worker, proxied artifacts")
     if "--allowed-hosts" not in names:
         raise StartError("--allowed-hosts is missing: the host names of this server, for example 'localhost:*'")
     hosts = [host.strip() for value in _values(arguments, "--allowed-hosts") for host in value.split(",")]
@@ -71,17 +77,17 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # agggen uses no server jobs, which cost memory
     }
     password = _secret(secrets, "password")
-    if len(password) < _SHORTEST_PASSWORD:
-        raise StartError(f"{secrets / 'password'} is shorter than {_SHORTEST_PASSWORD} characters")
-    base, mark, options = database.partition("?")
-    values = {
-        "database_uri": f"{base}_auth{mark}{options}",
+    if len(password) < _MIN_PASSWORD_LENGTH:
+        raise StartError(f"{secrets / 'password'} is shorter than {_MIN_PASSWORD_LENGTH} characters")
+    base, separator, query = database.partition("?")
+    auth_settings = {
+        "database_uri": f"{base}_auth{separator}{query}",
         "username": _secret(secrets, "username"),
         "password": password,
     }
     # `%` starts an interpolation in configparser's files.
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        {name: value.replace("%", "%%") for name, value in values.items()}
+        {name: value.replace("%", "%%") for name, value in auth_settings.items()}
     )
     _write(folder / "basic_auth.ini", text)
     if address.hostname and address.username:

@@ -14,6 +14,7 @@ TARGET = HERE / "kubernetes" / "rules.yaml"
 
 
 def rules_object() -> str:
+    """The YAML text of the PrometheusRule."""
     groups = [
         group
         for path in sorted((HERE / "rules").glob("*.yaml"))
@@ -25,8 +26,8 @@ def rules_object() -> str:
         "metadata": {"name": "agggen"},
         "spec": {"groups": groups},
     }
-    head = "# Generated from infra/monitoring/rules by `python -m infra.monitoring.build`: edit the sources.\n"
-    return head + yaml.safe_dump(rule, sort_keys=False, width=110, allow_unicode=True)
+    header = "# Generated from infra/monitoring/rules by `python -m infra.monitoring.build`: edit the sources.\n"
+    return header + yaml.safe_dump(rule, sort_keys=False, width=110, allow_unicode=True)
 
 
 if __name__ == "__main__":

@@ -13,42 +13,42 @@ export class Alternatives {
     Object.assign(this, { api, store, follower, highlight });
     this.sampled = false;
     this.seed = 1;
-    this.answers = { plans: null, texts: null }; // { name, ... }: the last request and its answer
+    this.answers = { plans: null, texts: null }; // { key, ... }: the last request and its answer
   }
 
-  level() {
+  levelOption() {
     return this.store.doc.level ? { level: this.store.doc.level } : {};
   }
 
   /** Requests alternatives once the text has arrived, so as not to delay it; shows the last answer meanwhile. */
-  load(what, name, path, options, root, draw) {
+  load(kind, key, path, options, root, draw) {
     const { doc } = this.store;
     if (!doc.triples.length) {
-      this.answers[what] = null;
+      this.answers[kind] = null;
       paint(root, h("p", { class: "quiet" }, "There are no facts yet."));
       return;
     }
-    const last = this.answers[what];
-    if (last?.name === name) {
-      if (!root.firstChild || last.drawn !== this.drawingKey()) draw(last);
-      last.drawn = this.drawingKey();
+    const previous = this.answers[kind];
+    if (previous?.key === key) {
+      if (!root.firstChild || previous.drawn !== this.drawingKey()) draw(previous);
+      previous.drawn = this.drawingKey();
       return;
     }
     if (!root.firstChild) paint(root, h("p", { class: "quiet" }, "Loading\u2026"));
     if (!this.follower.fresh) return;
-    this.answers[what] = { name, pending: true };
+    this.answers[kind] = { key, pending: true };
     const predicates = plan.names(doc.triples);
-    this.api.turn(what).post(path, { records: [{ triples: doc.triples }], options }).then(
+    this.api.turn(kind).post(path, { records: [{ triples: doc.triples }], options }).then(
       (answer) => {
-        const loaded = { name, doc, predicates, answer: Api.only(answer), drawn: this.drawingKey() };
-        this.answers[what] = loaded;
-        if (root.dataset.open === what) draw(loaded); // else another tab was opened meanwhile
+        const loaded = { key, doc, predicates, answer: Api.onlyAnswer(answer), drawn: this.drawingKey() };
+        this.answers[kind] = loaded;
+        if (root.dataset.open === kind) draw(loaded); // else another tab was opened meanwhile
       },
       (error) => {
         if (error instanceof Superseded) return;
         if (!(error instanceof ApiError)) throw error;
-        this.answers[what] = null;
-        if (root.dataset.open === what) paint(root, h("p", { class: "error" }, error.message));
+        this.answers[kind] = null;
+        if (root.dataset.open === kind) paint(root, h("p", { class: "error" }, error.message));
       },
     );
   }
@@ -62,19 +62,19 @@ export class Alternatives {
 
   showPlans(root) {
     const { triples, level } = this.store.doc;
-    this.load("plans", JSON.stringify([triples, level]), "v1/plan", { k: PLAN_COUNT, ...this.level() }, root, (answered) => !answered.pending && this.drawPlans(root, answered));
+    this.load("plans", JSON.stringify([triples, level]), "v1/plan", { k: PLAN_COUNT, ...this.levelOption() }, root, (loaded) => !loaded.pending && this.drawPlans(root, loaded));
   }
 
   drawPlans(root, { doc, predicates, answer }) {
     const { plans } = answer;
-    const most = Math.max(...plans.map((item) => item.probability ?? 0));
+    const highest = Math.max(...plans.map((item) => item.probability ?? 0));
     const exact = plans[0].search === "exact";
     const item = ({ plan: text, probability }) => {
       const groups = plan.parse(text, predicates);
-      const taken = plan.same(groups, this.follower.groups);
-      const width = most ? Math.round((10 * (probability ?? 0)) / most) : 0;
+      const isCurrent = plan.same(groups, this.follower.groups);
+      const width = highest ? Math.round((10 * (probability ?? 0)) / highest) : 0;
       return h("li", {},
-        h("button", { type: "button", class: "option", key: `take-${text}`, "aria-pressed": String(taken), "aria-label": `Take the plan ${text}, probability ${percent(probability)}`, on: { click: () => this.take(doc, groups) } },
+        h("button", { type: "button", class: "option", key: `take-${text}`, "aria-pressed": String(isCurrent), "aria-label": `Take the plan ${text}, probability ${percent(probability)}`, on: { click: () => this.take(doc, groups) } },
           diagram(groups, doc.triples),
           h("span", { class: `bar w${width}`, "aria-hidden": "true" }),
           h("span", { class: "share-of" }, probability === null ? "" : percent(probability))));
@@ -92,9 +92,9 @@ export class Alternatives {
 
   showTexts(root) {
     const { triples, level } = this.store.doc;
-    const options = this.sampled ? { n_best: TEXT_COUNT, plans: TEXT_COUNT, planner: "sample", seed: this.seed, ...this.level() } : { n_best: TEXT_COUNT, ...this.level() };
-    const name = JSON.stringify([triples, level, this.sampled, this.seed]);
-    this.load("texts", name, "v1/generate", options, root, (answered) => !answered.pending && this.drawTexts(root, answered));
+    const options = this.sampled ? { n_best: TEXT_COUNT, plans: TEXT_COUNT, planner: "sample", seed: this.seed, ...this.levelOption() } : { n_best: TEXT_COUNT, ...this.levelOption() };
+    const key = JSON.stringify([triples, level, this.sampled, this.seed]);
+    this.load("texts", key, "v1/generate", options, root, (loaded) => !loaded.pending && this.drawTexts(root, loaded));
   }
 
   drawTexts(root, { doc, predicates, answer }) {

@@ -41,23 +41,23 @@ export class AnyText {
     const texts = this.facts.texts;
     if (this.offered === texts) return;
     this.offered = texts;
-    const use = (text) => {
+    const useText = (text) => {
       this.text = text;
       $("anytext").value = text;
       this.showCount();
       this.check();
     };
-    paint($("references"), texts.slice(0, 3).map((text, i) => h("button", { type: "button", key: `reference-${i}`, title: text, on: { click: () => use(text) } }, `Corpus text ${i + 1}`)));
+    paint($("references"), texts.slice(0, 3).map((text, i) => h("button", { type: "button", key: `reference-${i}`, title: text, on: { click: () => useText(text) } }, `Corpus text ${i + 1}`)));
   }
 
   showCount() {
     const length = Array.from(this.text).length;
     const limit = this.follower.card?.limits?.text_chars ?? Infinity;
-    const over = length > limit;
-    $("anycount").textContent = over ? `${length.toLocaleString()} characters: at most ${limit.toLocaleString()} are allowed` : length ? `${length.toLocaleString()} characters` : "";
-    $("anycount").className = over ? "error" : "quiet small";
-    $("anytext").setAttribute("aria-invalid", String(over));
-    $("check").disabled = over || !this.text.trim() || !this.store.doc.triples.length;
+    const isTooLong = length > limit;
+    $("anycount").textContent = isTooLong ? `${length.toLocaleString()} characters: at most ${limit.toLocaleString()} are allowed` : length ? `${length.toLocaleString()} characters` : "";
+    $("anycount").className = isTooLong ? "error" : "quiet small";
+    $("anytext").setAttribute("aria-invalid", String(isTooLong));
+    $("check").disabled = isTooLong || !this.text.trim() || !this.store.doc.triples.length;
   }
 
   async check() {
@@ -68,7 +68,7 @@ export class AnyText {
     this.checked = triples;
     paint($("aligned"), h("p", { class: "quiet" }, "Aligning\u2026"));
     try {
-      const [aligned, check] = (await Promise.all([turn.post("v1/align", { records }), turn.post("v1/check", { records })])).map(Api.only);
+      const [aligned, check] = (await Promise.all([turn.post("v1/align", { records }), turn.post("v1/check", { records })])).map(Api.onlyAnswer);
       if (triples !== this.store.doc.triples || !$("aligned")) return;
       this.drawResult(text, aligned, check);
     } catch (error) {
@@ -81,28 +81,28 @@ export class AnyText {
   drawResult(text, aligned, check) {
     const { triples } = this.store.doc;
     const predicates = plan.names(triples);
-    let at = 0;
+    let offset = 0;
     let group = -1;
     const facts = aligned.facts.map((fact) => {
-      const start = at;
-      at += Array.from(fact.text).length;
+      const start = offset;
+      offset += Array.from(fact.text).length;
       const indices = fact.predicates.map((name) => predicates.indexOf(name));
       if (indices.length) group += 1;
-      return { start, end: at, group: indices.length ? group : -1, facts: indices, note: fact.posterior < 0.5 ? "uncertain" : null };
+      return { start, end: offset, group: indices.length ? group : -1, facts: indices, note: fact.posterior < 0.5 ? "uncertain" : null };
     });
     const groups = facts.filter((fact) => fact.facts.length).map((fact) => fact.facts);
     const complete = new Set(groups.flat()).size === triples.length && groups.flat().length === triples.length;
-    const known = this.follower.card ? new Set(this.follower.card.predicate_names) : null;
-    const take = () => {
+    const knownPredicates = this.follower.card ? new Set(this.follower.card.predicate_names) : null;
+    const takePlan = () => {
       this.store.change({ plan: groups }, "took the plan of a text");
       announce(`Took the plan ${plan.format(groups, predicates)}`);
     };
     const summary = aligned.facts.map((fact) => `${fact.predicates.length ? fact.predicates.join(" and ") : "no fact"} ${Math.round(fact.posterior * 100)} %`);
     paint($("aligned"),
       h("p", { class: "text", dir: "auto" }, coloured({ text, facts, check, predicates, highlight: this.highlight })),
-      strip(check, triples, null, known),
+      strip(check, triples, null, knownPredicates),
       h("p", { class: "quiet small" }, `Segmented and aligned: ${summary.join(" \u00b7 ")}`),
-      h("div", { class: "row" }, h("button", { type: "button", key: "takeplan", disabled: !complete, title: complete ? "" : "The text does not express each fact exactly once", on: { click: take } }, "Use this text's plan")));
+      h("div", { class: "row" }, h("button", { type: "button", key: "takeplan", disabled: !complete, title: complete ? "" : "The text does not express each fact exactly once", on: { click: takePlan } }, "Use this text's plan")));
     announce(check.faults.length ? `${check.faults.length} faults found` : "No fault found");
   }
 }

@@ -1,6 +1,6 @@
 // The endpoint's public HTTP interface. A channel has one request at a time: a new request cancels the previous one.
 
-const KEY = "agggen-key"; // in the storage of this tab
+const STORAGE_KEY = "agggen-key"; // of the API key in the storage of this tab
 
 export class ApiError extends Error {
   /** `kind`: offline, key, busy, refused or fault; `problem` is the endpoint's problem+json. */
@@ -23,14 +23,14 @@ export class Api {
   constructor(base) {
     this.base = base;
     this.channels = new Map();
-    this.key = read();
+    this.key = savedKey();
   }
 
   setKey(key) {
     this.key = key;
     try {
-      if (key) sessionStorage.setItem(KEY, key);
-      else sessionStorage.removeItem(KEY);
+      if (key) sessionStorage.setItem(STORAGE_KEY, key);
+      else sessionStorage.removeItem(STORAGE_KEY);
     } catch {
       // Without storage, the key lasts until the page is closed.
     }
@@ -58,27 +58,28 @@ export class Api {
     if (this.key) headers.Authorization = `Bearer ${this.key}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
     let response;
-    let data;
+    let text;
     try {
       const options = { headers, signal, method: body === undefined ? "GET" : "POST", cache: "no-store", credentials: "omit" };
       if (body !== undefined) options.body = JSON.stringify(body);
       response = await fetch(new URL(path, this.base), options);
-      data = await response.text();
-    } catch (error) {
+      text = await response.text();
+    } catch {
       if (signal.aborted) throw new Superseded();
       throw new ApiError("offline", "The endpoint does not answer.");
     }
     if (signal.aborted) throw new Superseded();
-    return parsed(response, data, Boolean(this.key));
+    return parseResponse(response, text, Boolean(this.key));
   }
 
-  /** The single answer to a record. */
-  static only(answer) {
-    return answer.answers[0];
+  /** The answer to the only record of a request. */
+  static onlyAnswer(response) {
+    return response.answers[0];
   }
 }
 
-function parsed(response, text, withKey) {
+/** The JSON value of a response; throws the ApiError of a failed one. */
+function parseResponse(response, text, withKey) {
   let data = null;
   try {
     data = JSON.parse(text);
@@ -98,9 +99,9 @@ function parsed(response, text, withKey) {
   throw new ApiError("refused", problem.detail ?? `The endpoint refused the request (status ${status}).`, { problem });
 }
 
-function read() {
+function savedKey() {
   try {
-    return sessionStorage.getItem(KEY) ?? "";
+    return sessionStorage.getItem(STORAGE_KEY) ?? "";
   } catch {
     return "";
   }

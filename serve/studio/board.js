@@ -7,7 +7,7 @@ import * as plan from "./plan.js";
 export class Board {
   constructor(store, follower, highlight) {
     Object.assign(this, { store, follower, highlight });
-    this.lifted = null; // { fact or group, groups, ... }: what the keyboard has picked up, and the plan with its current place
+    this.lifted = null; // { fact or group, groups, ... }: what the user has picked up by keyboard, and the plan with its current place
     this.dragging = false;
   }
 
@@ -25,7 +25,7 @@ export class Board {
     const root = $("board");
     if (!groups) {
       const { kind, message } = this.follower.status;
-      paint(root, kind === "empty" ? h("p", { class: "empty" }, message) : ghost(this.store.doc.triples.length));
+      paint(root, kind === "empty" ? h("p", { class: "empty" }, message) : placeholder(this.store.doc.triples.length));
       return;
     }
     root.classList.toggle("stale", !this.follower.fresh && !this.store.doc.plan);
@@ -54,7 +54,7 @@ export class Board {
       type: "button", class: `chip${lifted ? " lifted" : ""}`, key: `chip-${fact}`, "data-facts": fact, "aria-roledescription": "movable fact", "aria-describedby": "how",
       "aria-label": `${spoken(predicate)}: ${value}, group ${letter(group)}${marks.length ? `, pinned ${marks.join(", ")}` : ""}${lifted ? ", picked up" : ""}`,
       on: {
-        click: (event) => this.clicked(event, fact), keydown: (event) => this.chipKey(event, fact), pointerdown: (event) => this.dragChip(event, fact),
+        click: (event) => this.chipClick(event, fact), keydown: (event) => this.chipKey(event, fact), pointerdown: (event) => this.dragChip(event, fact),
         pointerenter: () => this.highlight(fact), pointerleave: () => this.highlight(null), focus: () => this.highlight(fact), blur: () => this.highlight(null),
       },
     }, h("span", { class: "grip", "aria-hidden": "true" }), h("span", { class: "name" }, h("bdi", {}, spoken(predicate))), h("bdi", { class: "value" }, value), marks.length ? h("span", { class: "pinned" }, marks.join(" \u00b7 ")) : null);
@@ -77,14 +77,14 @@ export class Board {
     if (focus !== null) focusKey($("board"), focus);
   }
 
-  moved(fact, groups, focus) {
+  moveTo(fact, groups, focus) {
     const group = groups.findIndex((members) => members.includes(fact));
     this.apply(groups, `moved ${spoken(this.names[fact])} to group ${letter(group)}`, focus ?? `chip-${fact}`);
   }
 
   // --- keyboard ------------------------------------------------------------------------------------------------------
 
-  clicked(event, fact) {
+  chipClick(event, fact) {
     if (event.detail === 0) this.toggle(fact); // Enter, Space, or a screen reader
     else if (this.lifted) this.putDown();
     else this.menu(fact);
@@ -113,7 +113,7 @@ export class Board {
 
   putDown() {
     const { fact, group, groups } = this.lifted;
-    if (fact !== undefined) this.moved(fact, groups);
+    if (fact !== undefined) this.moveTo(fact, groups);
     else this.apply(groups, `moved a group to place ${group + 1}`, `group-${group}`);
   }
 
@@ -135,10 +135,10 @@ export class Board {
   }
 
   groupKey(event, i) {
-    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (event.key === "Escape" && this.lifted) this.cancelMove(`group-${i}`);
-    else if (by && this.lifted?.group === i) this.carryGroup(i, by);
-    else if (by) focusKey($("board"), `group-${i + by}`);
+    else if (step && this.lifted?.group === i) this.carryGroup(i, step);
+    else if (step) focusKey($("board"), `group-${i + step}`);
     else if (event.key === "ArrowRight") focusKey($("board"), `chip-${this.groups[i][0]}`);
     else return;
     event.preventDefault();
@@ -148,10 +148,10 @@ export class Board {
   moveFocus(fact, x, y) {
     const { groups } = this;
     const row = groups.findIndex((group) => group.includes(fact));
-    const at = groups[row].indexOf(fact);
-    if (x < 0 && at === 0) focusKey($("board"), `group-${row}`);
-    else if (x) focusKey($("board"), `chip-${groups[row][at + x]}`);
-    else if (groups[row + y]) focusKey($("board"), `chip-${groups[row + y][Math.min(at, groups[row + y].length - 1)]}`);
+    const position = groups[row].indexOf(fact);
+    if (x < 0 && position === 0) focusKey($("board"), `group-${row}`);
+    else if (x) focusKey($("board"), `chip-${groups[row][position + x]}`);
+    else if (groups[row + y]) focusKey($("board"), `chip-${groups[row + y][Math.min(position, groups[row + y].length - 1)]}`);
   }
 
   /** Moves the picked-up chip by a step. */
@@ -164,13 +164,13 @@ export class Board {
     const position = y ? Infinity : Math.min(lifted.groups[row].length - 1, Math.max(0, lifted.groups[row].indexOf(fact) + x));
     this.lifted = { fact, slot, position, groups: plan.place(base, fact, { slot, position }) };
     this.show();
-    const now = this.lifted.groups.findIndex((group) => group.includes(fact));
-    const others = this.lifted.groups[now].filter((other) => other !== fact).map((other) => spoken(this.names[other]));
-    announce(others.length ? `Group ${letter(now)}, with ${others.join(", ")}` : `New group ${letter(now)} of ${this.lifted.groups.length}`);
+    const group = this.lifted.groups.findIndex((members) => members.includes(fact));
+    const companions = this.lifted.groups[group].filter((other) => other !== fact).map((other) => spoken(this.names[other]));
+    announce(companions.length ? `Group ${letter(group)}, with ${companions.join(", ")}` : `New group ${letter(group)} of ${this.lifted.groups.length}`);
   }
 
-  carryGroup(i, by) {
-    const to = Math.min(this.groups.length - 1, Math.max(0, i + by));
+  carryGroup(i, step) {
+    const to = Math.min(this.groups.length - 1, Math.max(0, i + step));
     this.lifted = { group: to, groups: plan.moveGroup(this.groups, i, to) };
     this.show();
     focusKey($("board"), `group-${to}`);
@@ -183,7 +183,7 @@ export class Board {
     if (event.pointerType !== "mouse" && !event.target.closest(".grip")) return; // touch scrolls, except on the grip
     this.begin(event, (target) => {
       const { groups } = this;
-      if (target) this.moved(fact, plan.move(groups, fact, target.group, target.alone, target.position), `chip-${fact}`);
+      if (target) this.moveTo(fact, plan.move(groups, fact, target.group, target.alone, target.position), `chip-${fact}`);
     }, fact);
   }
 
@@ -214,28 +214,28 @@ export class Board {
     document.querySelector("dialog.menu")?.close();
     const { groups, names } = this;
     const { pins } = this.store.doc;
-    const own = groups.findIndex((group) => group.includes(fact));
-    const close = (act) => () => {
+    const ownGroup = groups.findIndex((group) => group.includes(fact));
+    const close = (action) => () => {
       dialog.close();
-      act();
+      action();
     };
-    const button = (label, act, pressed) => h("button", { type: "button", class: "tiny", "aria-pressed": pressed === undefined ? null : String(pressed), on: { click: close(act) } }, label);
-    const moves = groups.flatMap((_, i) => (i === own ? [] : [button(h("span", { class: `badge ${colour(i)}` }, letter(i)), () => this.moved(fact, plan.move(groups, fact, i)))]));
-    const others = names.map((_, other) => other).filter((other) => other !== fact);
-    const pair = (kind, other) => {
+    const button = (label, action, pressed) => h("button", { type: "button", class: "tiny", "aria-pressed": pressed === undefined ? null : String(pressed), on: { click: close(action) } }, label);
+    const moves = groups.flatMap((_, i) => (i === ownGroup ? [] : [button(h("span", { class: `badge ${colour(i)}` }, letter(i)), () => this.moveTo(fact, plan.move(groups, fact, i)))]));
+    const otherFacts = names.map((_, other) => other).filter((other) => other !== fact);
+    const pairButton = (kind, other) => {
       const value = fact < other ? [fact, other] : [other, fact];
-      const set = pins[kind].some((pinned) => plan.same(pinned, value));
-      return button(spoken(names[other]), () => this.pin(kind, value, set), set);
+      const isSet = pins[kind].some((pinned) => plan.same(pinned, value));
+      return button(spoken(names[other]), () => this.pin(kind, value, isSet), isSet);
     };
-    const single = (kind) => button(kind === "first" ? "First" : "Last", () => this.pin(kind, fact, pins[kind].includes(fact)), pins[kind].includes(fact));
-    const part = (title, ...children) => (children.flat().length ? h("div", { class: "part", role: "group", "aria-label": title }, h("p", { class: "quiet small" }, title), h("div", { class: "row" }, children)) : null);
+    const singleButton = (kind) => button(kind === "first" ? "First" : "Last", () => this.pin(kind, fact, pins[kind].includes(fact)), pins[kind].includes(fact));
+    const section = (title, ...children) => (children.flat().length ? h("div", { class: "part", role: "group", "aria-label": title }, h("p", { class: "quiet small" }, title), h("div", { class: "row" }, children)) : null);
     const dialog = h("dialog", { class: "menu", "aria-label": `${spoken(names[fact])}: place and pins`, on: { close: () => dialog.remove() } },
       h("div", { class: "title" }, h("h3", {}, spoken(names[fact])), h("button", { type: "button", class: "square ghost", "aria-label": "Close", on: { click: () => dialog.close() } }, "\u00d7")),
-      part("Move to group", moves),
-      part("Move to a new group", groups[own].length > 1 || groups.length > 1 ? [button("First", () => this.moved(fact, plan.move(groups, fact, 0, true))), groups[own].length > 1 ? button("After this group", () => this.moved(fact, plan.move(groups, fact, own + 1, true))) : null, button("Last", () => this.moved(fact, plan.place(groups, fact, { slot: plan.lastSlot(groups, fact) })))].filter(Boolean) : []),
-      part("Pin, in every plan", single("first"), single("last")),
-      part("Always together with", others.map((other) => pair("together", other))),
-      part("Never together with", others.map((other) => pair("apart", other))));
+      section("Move to group", moves),
+      section("Move to a new group", groups[ownGroup].length > 1 || groups.length > 1 ? [button("First", () => this.moveTo(fact, plan.move(groups, fact, 0, true))), groups[ownGroup].length > 1 ? button("After this group", () => this.moveTo(fact, plan.move(groups, fact, ownGroup + 1, true))) : null, button("Last", () => this.moveTo(fact, plan.place(groups, fact, { slot: plan.lastSlot(groups, fact) })))].filter(Boolean) : []),
+      section("Pin, in every plan", singleButton("first"), singleButton("last")),
+      section("Always together with", otherFacts.map((other) => pairButton("together", other))),
+      section("Never together with", otherFacts.map((other) => pairButton("apart", other))));
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     document.body.append(dialog);
     dialog.showModal();
@@ -243,13 +243,13 @@ export class Board {
   }
 
   /** Adds or removes a pin; the model then chooses a plan that satisfies the pins. */
-  pin(kind, value, set) {
+  pin(kind, value, isSet) {
     let { pins } = this.store.doc;
-    pins = set ? plan.unpin(pins, kind, value) : { ...pins, [kind]: [...pins[kind], value] };
+    pins = isSet ? plan.unpin(pins, kind, value) : { ...pins, [kind]: [...pins[kind], value] };
     const opposite = { first: "last", last: "first", together: "apart", apart: "together" }[kind];
-    if (!set) pins = plan.unpin(pins, opposite, value);
-    this.store.change({ pins, plan: null }, set ? "removed a pin" : `pinned ${sentence(kind, value, this.names)}`);
-    announce(set ? "Pin removed" : `Pinned: ${sentence(kind, value, this.names)}`);
+    if (!isSet) pins = plan.unpin(pins, opposite, value);
+    this.store.change({ pins, plan: null }, isSet ? "removed a pin" : `pinned ${sentence(kind, value, this.names)}`);
+    announce(isSet ? "Pin removed" : `Pinned: ${sentence(kind, value, this.names)}`);
   }
 }
 
@@ -259,7 +259,7 @@ export function sentence(kind, value, predicates) {
   return `${name(value[0])} and ${name(value[1])} ${kind}`;
 }
 
-function ghost(count) {
+function placeholder(count) {
   const rows = Array.from({ length: Math.min(4, Math.max(2, count)) }, () => h("div", { class: "ghostrow" }, h("i"), h("i")));
   return h("div", { class: "loading", "aria-hidden": "true" }, rows);
 }

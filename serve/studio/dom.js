@@ -1,6 +1,6 @@
 // Creates elements. Values are always text nodes, never markup.
 
-const shown = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+const presentNodes = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 
 /** An element. `props`: `on` has listeners, `key` identifies it for `paint`, others are attributes (true: present; false, null: absent). */
 export function h(tag, props, ...children) {
@@ -12,14 +12,14 @@ export function h(tag, props, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...shown(children));
+  element.append(...presentNodes(children));
   return element;
 }
 
 /** Replaces the children of `root`; the new element with the key of the focused one gets the focus. */
 export function paint(root, ...children) {
   const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  root.replaceChildren(...shown(children));
+  root.replaceChildren(...presentNodes(children));
   if (key !== undefined) focusKey(root, key);
 }
 
@@ -31,14 +31,14 @@ export function focusKey(root, key) {
 
 export const $ = (id) => document.getElementById(id);
 
-let turn = 0;
+let liveRegion = 0; // index of the region that has the last sentence
 
 /** Announces a sentence to screen readers, by two live regions in turn so that a repeated sentence is announced again. */
 export function announce(sentence) {
-  const lines = [$("live-a"), $("live-b")];
-  lines[turn].textContent = "";
-  turn = 1 - turn;
-  lines[turn].textContent = sentence;
+  const regions = [$("live-a"), $("live-b")];
+  regions[liveRegion].textContent = "";
+  liveRegion = 1 - liveRegion;
+  regions[liveRegion].textContent = sentence;
 }
 
 /** Copies text and confirms it on the button for a moment. */
@@ -62,10 +62,10 @@ export function download(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
-/** The letters of a group: A, B, ..., Z, AA. */
+/** The letters of the group with a number from 0: A, B, ..., Z, AA. */
 export function letter(number) {
-  const rest = Math.floor(number / 26);
-  return (rest > 0 ? letter(rest - 1) : "") + String.fromCharCode(65 + (number % 26));
+  const quotient = Math.floor(number / 26);
+  return (quotient > 0 ? letter(quotient - 1) : "") + String.fromCharCode(65 + (number % 26));
 }
 
 export const colour = (number) => `g${number % 6}`;

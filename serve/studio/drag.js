@@ -7,21 +7,21 @@ const ROW_EDGE_PX = 10; // distance from a row's edge that counts as between row
  * Handles a press on the element of `event`.
  *
  * @param fact the chip's fact; undefined: a group, which can only be dropped between rows.
- * @param callbacks `start()` is called when a drag begins, `end(target)` at its end; target: null if cancelled, else
- *   { group, alone (whether to insert a new group before it), position (in the group) }.
+ * @param callbacks `start()` is called when a drag begins, `end(target)` at its end; `target` is null if
+ *   cancelled, else { group, alone (whether to insert a new group before `group`), position (in the group) }.
  */
 export function drag(event, board, fact, { start, end }) {
   const source = event.currentTarget;
-  const from = { x: event.clientX, y: event.clientY };
+  const pressedAt = { x: event.clientX, y: event.clientY };
   const box = source.getBoundingClientRect();
   const marker = document.createElement("div");
   marker.className = "marker";
   let ghost = null;
   let target = null;
 
-  const follow = (move) => {
+  const onMove = (move) => {
     if (!ghost) {
-      if (Math.hypot(move.clientX - from.x, move.clientY - from.y) < DRAG_THRESHOLD_PX) return;
+      if (Math.hypot(move.clientX - pressedAt.x, move.clientY - pressedAt.y) < DRAG_THRESHOLD_PX) return;
       ghost = source.cloneNode(true);
       ghost.classList.add("dragged");
       ghost.removeAttribute("data-key");
@@ -33,52 +33,53 @@ export function drag(event, board, fact, { start, end }) {
       start();
     }
     move.preventDefault();
-    ghost.style.transform = `translate(${move.clientX - from.x + box.x}px, ${move.clientY - from.y + box.y}px)`;
-    scroll(move.clientY);
-    target = find(board, move.clientX, move.clientY, fact);
-    show(marker, board, target);
+    ghost.style.transform = `translate(${move.clientX - pressedAt.x + box.x}px, ${move.clientY - pressedAt.y + box.y}px)`;
+    scrollAtEdge(move.clientY);
+    target = findTarget(board, move.clientX, move.clientY, fact);
+    showMarker(marker, board, target);
   };
   const stop = (dropped) => {
-    window.removeEventListener("pointermove", follow);
-    window.removeEventListener("pointerup", up);
-    window.removeEventListener("pointercancel", cancel);
-    window.removeEventListener("keydown", escape, true);
+    window.removeEventListener("pointermove", onMove);
+    window.removeEventListener("pointerup", onRelease);
+    window.removeEventListener("pointercancel", onCancel);
+    window.removeEventListener("keydown", onKey, true);
     if (!ghost) return;
     ghost.remove();
     marker.remove();
     source.classList.remove("away");
     document.body.classList.remove("grabbing");
     for (const row of board.querySelectorAll(".over")) row.classList.remove("over");
-    window.addEventListener("click", swallow, { capture: true, once: true });
-    setTimeout(() => window.removeEventListener("click", swallow, true), 0);
+    window.addEventListener("click", suppressClick, { capture: true, once: true });
+    setTimeout(() => window.removeEventListener("click", suppressClick, true), 0);
     end(dropped ? target : null);
   };
-  const up = () => stop(true);
-  const cancel = () => stop(false);
-  const escape = (key) => {
-    if (key.key !== "Escape") return;
-    key.preventDefault();
-    key.stopPropagation();
+  const onRelease = () => stop(true);
+  const onCancel = () => stop(false);
+  const onKey = (press) => {
+    if (press.key !== "Escape") return;
+    press.preventDefault();
+    press.stopPropagation();
     stop(false);
   };
-  window.addEventListener("pointermove", follow, { passive: false });
-  window.addEventListener("pointerup", up);
-  window.addEventListener("pointercancel", cancel);
-  window.addEventListener("keydown", escape, true);
+  window.addEventListener("pointermove", onMove, { passive: false });
+  window.addEventListener("pointerup", onRelease);
+  window.addEventListener("pointercancel", onCancel);
+  window.addEventListener("keydown", onKey, true);
 }
 
 /** Suppresses the click that a browser sends after a drag. */
-function swallow(event) {
+function suppressClick(event) {
   event.preventDefault();
   event.stopPropagation();
 }
 
-function scroll(y) {
+function scrollAtEdge(y) {
   if (y < 40) window.scrollBy(0, -12);
   else if (y > window.innerHeight - 40) window.scrollBy(0, 12);
 }
 
-function find(board, x, y, fact) {
+/** The place under the pointer, as `drag` passes it to `end`; null if the pointer is far from the board. */
+function findTarget(board, x, y, fact) {
   const area = board.getBoundingClientRect();
   if (x < area.left - 60 || x > area.right + 60 || y < area.top - 60 || y > area.bottom + 60) return null;
   const rows = [...board.querySelectorAll("[data-row]")];
@@ -100,7 +101,7 @@ function position(row, x, y, fact) {
   }).length;
 }
 
-function show(marker, board, target) {
+function showMarker(marker, board, target) {
   const rows = [...board.querySelectorAll("[data-row]")];
   for (const [group, row] of rows.entries()) row.classList.toggle("over", target !== null && !target.alone && target.group === group);
   marker.hidden = !target?.alone;

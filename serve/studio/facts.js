@@ -11,39 +11,39 @@ export class Facts {
     Object.assign(this, { store, follower, highlight });
     this.records = []; // to choose from: { id, triples, texts }
     this.origin = "";
-    this.at = -1;
+    this.index = -1; // of the chosen record; -1: none
   }
 
-  // --- where records come from ---------------------------------------------------------------------------------------
+  // --- the source of the records ---------------------------------------------------------------------------------------
 
   offer(records, origin) {
     this.records = records;
     this.offered = true;
     this.origin = origin;
-    this.at = -1;
+    this.index = -1;
     this.showSource();
   }
 
   pick(index) {
-    this.at = (index + this.records.length) % this.records.length;
-    const record = this.records[this.at];
+    this.index = (index + this.records.length) % this.records.length;
+    const record = this.records[this.index];
     this.store.load(record.triples, `picked ${record.id}`);
     announce(`Record ${record.id}, ${record.triples.length} facts`);
   }
 
   /** The corpus texts of the chosen record, if its facts are unchanged. */
   get texts() {
-    const record = this.records[this.at];
+    const record = this.records[this.index];
     return record && JSON.stringify(record.triples) === JSON.stringify(this.store.doc.triples) ? record.texts : [];
   }
 
   showSource() {
     const label = this.origin ? `Record of ${this.origin}` : "Record";
-    const options = this.records.map((record, i) => h("option", { value: i, selected: i === this.at }, title(record)));
-    const none = h("option", { value: -1, selected: this.at < 0, disabled: true }, this.records.length ? "your own facts" : this.offered ? "no examples available" : "examples");
-    const select = h("select", { key: "record", "aria-label": label, disabled: !this.records.length, on: { change: (event) => this.pick(Number(event.target.value)) } }, this.at < 0 ? none : null, options);
-    const step = (by, name, sign) =>
-      h("button", { type: "button", class: "square", key: name, title: name, "aria-label": name, disabled: !this.records.length, on: { click: () => this.pick(this.at < 0 && by < 0 ? -1 : this.at + by) } }, sign);
+    const options = this.records.map((record, i) => h("option", { value: i, selected: i === this.index }, title(record)));
+    const placeholder = h("option", { value: -1, selected: this.index < 0, disabled: true }, this.records.length ? "your own facts" : this.offered ? "no examples available" : "examples");
+    const select = h("select", { key: "record", "aria-label": label, disabled: !this.records.length, on: { change: (event) => this.pick(Number(event.target.value)) } }, this.index < 0 ? placeholder : null, options);
+    const step = (offset, name, sign) =>
+      h("button", { type: "button", class: "square", key: name, title: name, "aria-label": name, disabled: !this.records.length, on: { click: () => this.pick(this.index < 0 && offset < 0 ? -1 : this.index + offset) } }, sign);
     paint(
       $("source"),
       h("div", { class: "source" }, select, step(-1, "Previous record", "\u2039"), step(1, "Next record", "\u203a"),
@@ -59,15 +59,15 @@ export class Facts {
     if (!open) return focusKey($("source"), "paste");
     const area = h("textarea", { id: "pasted", rows: 6, spellcheck: "false", dir: "auto", placeholder: 'subject,predicate,object\nSilicon,symbol,Si', "aria-describedby": "paste-help paste-error" });
     const error = h("p", { id: "paste-error", class: "error", role: "alert" });
-    const read = () => {
+    const usePasted = () => {
       try {
         const records = parseRecords(area.value, this.follower.card?.predicate_names);
         this.offer(records, "what you pasted");
         form.hidden = true;
         this.pick(0);
         focusKey($("source"), "record");
-      } catch (problem) {
-        error.textContent = problem.message;
+      } catch (failure) {
+        error.textContent = failure.message;
       }
     };
     paint(
@@ -80,7 +80,7 @@ export class Facts {
     );
     form.onsubmit = (event) => {
       event.preventDefault();
-      read();
+      usePasted();
     };
     area.focus();
   }
@@ -90,14 +90,14 @@ export class Facts {
   /** Redraws the table, after any change except typing in it. */
   showTable() {
     const { triples } = this.store.doc;
-    const known = this.follower.card?.predicate_names ?? [];
-    this.at = this.records.findIndex((record) => JSON.stringify(record.triples) === JSON.stringify(triples));
+    const knownPredicates = this.follower.card?.predicate_names ?? [];
+    this.index = this.records.findIndex((record) => JSON.stringify(record.triples) === JSON.stringify(triples));
     this.showSource();
     const rows = triples.map((triple, row) => this.row(triple, row));
     const add = h("button", { type: "button", key: "add", on: { click: () => this.add() } }, "Add a fact");
-    const head = h("div", { class: "triple head", "aria-hidden": "true" }, h("span"), ...PARTS.map((part) => h("span", {}, part)), h("span"));
-    const list = h("datalist", { id: "known" }, known.map((name) => h("option", { value: name })));
-    paint($("table"), rows.length ? head : null, h("ul", { class: "triples" }, rows), add, list);
+    const header = h("div", { class: "triple head", "aria-hidden": "true" }, h("span"), ...PARTS.map((part) => h("span", {}, part)), h("span"));
+    const list = h("datalist", { id: "known" }, knownPredicates.map((name) => h("option", { value: name })));
+    paint($("table"), rows.length ? header : null, h("ul", { class: "triples" }, rows), add, list);
     this.mark();
   }
 
@@ -130,7 +130,7 @@ export class Facts {
   mark() {
     const { triples } = this.store.doc;
     const { groups, card, fresh, result } = this.follower;
-    const known = card ? new Set(card.predicate_names) : null;
+    const knownPredicates = card ? new Set(card.predicate_names) : null;
     $("count").textContent = triples.length ? `${triples.length} of at most ${card?.limits?.triples ?? 24}` : "";
     for (const [row, element] of [...$("table").querySelectorAll(".triples > li")].entries()) {
       const group = groups?.findIndex((members) => members.includes(row)) ?? -1;
@@ -140,10 +140,10 @@ export class Facts {
       badge.title = group < 0 ? "" : `group ${letter(group)}`;
       const name = triples[row]?.[1].trim();
       const notes = [];
-      if (known && name && !known.has(name)) notes.push(`? unknown predicate${near(name, known)}: written as a separate clause`);
-      const how = fresh ? result.check?.values[row]?.how : null;
-      if (how === "missing") notes.push("\u2715 this value is missing from the text");
-      if (how === "part") notes.push("\u25d0 only a part of this value is in the text");
+      if (knownPredicates && name && !knownPredicates.has(name)) notes.push(`? unknown predicate${suggestion(name, knownPredicates)}: written as a separate clause`);
+      const expression = fresh ? result.check?.values[row]?.how : null;
+      if (expression === "missing") notes.push("\u2715 this value is missing from the text");
+      if (expression === "part") notes.push("\u25d0 only a part of this value is in the text");
       const note = element.querySelector(".note");
       note.textContent = notes.join(" \u00b7 ");
       element.querySelector(".predicate").setAttribute("aria-describedby", note.id);
@@ -157,8 +157,8 @@ function title(record) {
   return `${subject || record.id}, ${record.triples.length} fact${record.triples.length === 1 ? "" : "s"}`;
 }
 
-function near(name, known) {
-  const plain = (text) => text.toLowerCase().replace(/[\s_-]/g, "");
-  const match = [...known].find((other) => plain(other) === plain(name) || (name.length > 2 && plain(other).startsWith(plain(name))));
+function suggestion(name, predicates) {
+  const normalised = (text) => text.toLowerCase().replace(/[\s_-]/g, "");
+  const match = [...predicates].find((predicate) => normalised(predicate) === normalised(name) || (name.length > 2 && normalised(predicate).startsWith(normalised(name))));
   return match ? ` (did you mean ${match}?)` : "";
 }

@@ -6,17 +6,17 @@ import { broken, format, names, parse, pinned, repair } from "./plan.js";
 const SLOW_MS = 1500;
 const MAX_RETRY_DELAY_S = 20;
 
-/** The state of the views; `result.doc` may be older than the store's document. */
+/** The state that the views show; `result.doc` may be older than the store's document. */
 export class Follower {
-  constructor(api, store, changed) {
+  constructor(api, store, onChange) {
     this.api = api;
     this.store = store;
-    this.changed = changed;
+    this.onChange = onChange;
     this.result = null;
     this.status = { kind: "idle" };
     this.version = 0;
     this.card = null; // the served model's card
-    this.best = new Map(); // the most probable plan's log-probability, by record
+    this.best = new Map(); // log-probability of the most probable plan, by record
   }
 
   /** Whether the result belongs to the current document. */
@@ -33,7 +33,7 @@ export class Follower {
 
   setStatus(status) {
     this.status = status;
-    this.changed();
+    this.onChange();
   }
 
   /** Requests the text of the document; `attempt` counts consecutive failures. */
@@ -42,35 +42,35 @@ export class Follower {
     const { doc } = this.store;
     const version = ++this.version;
     const turn = this.api.turn("text");
-    const problem = incomplete(doc);
+    const problem = missingPart(doc);
     if (problem) {
       this.result = null;
       this.setStatus({ kind: "empty", message: problem });
       return;
     }
-    const since = this.since ?? performance.now();
-    this.since = since;
+    const startedAt = this.startedAt ?? performance.now();
+    this.startedAt = startedAt;
     this.setStatus({ kind: "working" });
-    const slow = setTimeout(() => version === this.version && this.setStatus({ kind: "slow" }), SLOW_MS);
+    const slowTimer = setTimeout(() => version === this.version && this.setStatus({ kind: "slow" }), SLOW_MS);
     try {
       const result = await this.requestText(turn, doc);
       if (version !== this.version) return;
-      clearTimeout(slow);
-      this.since = null;
-      this.result = { ...result, doc, ms: performance.now() - since };
+      clearTimeout(slowTimer);
+      this.startedAt = null;
+      this.result = { ...result, doc, ms: performance.now() - startedAt };
       this.setStatus({ kind: "ready" });
-      performance.measure("change-to-text", { start: since, end: performance.now() });
+      performance.measure("change-to-text", { start: startedAt, end: performance.now() });
       await this.check(turn, version, doc);
     } catch (error) {
       if (error instanceof Superseded || version !== this.version) return;
       if (!(error instanceof ApiError)) throw error;
-      this.failed(error, attempt);
+      this.handleFailure(error, attempt);
     } finally {
-      clearTimeout(slow);
+      clearTimeout(slowTimer);
     }
   }
 
-  failed(error, attempt) {
+  handleFailure(error, attempt) {
     if (!error.retryable) {
       this.setStatus({ kind: error.kind, message: error.message, field: error.problem.field });
       return;
@@ -90,20 +90,20 @@ export class Follower {
       record.plan = format(doc.plan, predicates);
     } else if (pinned(doc.pins)) {
       const k = Math.min(50, this.card?.limits?.plans ?? 50);
-      const { plans } = Api.only(await turn.post("v1/plan", { records: [{ triples: doc.triples }], options: { k, ...level } }));
-      const parsed = plans.map((plan) => parse(plan.plan, predicates));
-      let groups = parsed.find((plan) => !broken(plan, doc.pins).length);
+      const { plans } = Api.onlyAnswer(await turn.post("v1/plan", { records: [{ triples: doc.triples }], options: { k, ...level } }));
+      const candidates = plans.map((plan) => parse(plan.plan, predicates));
+      let groups = candidates.find((plan) => !broken(plan, doc.pins).length);
       if (!groups) {
-        groups = repair(parsed[0], doc.pins);
+        groups = repair(candidates[0], doc.pins);
         notice = groups
           ? `None of the ${plans.length} most probable plans satisfies the pins, so the best one was rearranged.`
           : "The pins contradict each other, so the plan does not satisfy all of them.";
       }
-      record.plan = format(groups ?? parsed[0], predicates);
+      record.plan = format(groups ?? candidates[0], predicates);
     }
     // With a user's plan, a level would only normalise its probability over fewer plans.
     const options = doc.plan ? {} : level;
-    const answer = Api.only(await turn.post("v1/generate", { records: [record], options }));
+    const answer = Api.onlyAnswer(await turn.post("v1/generate", { records: [record], options }));
     const text = answer.texts[0];
     return { text, groups: parse(text.plan, predicates), model: answer.model, notice, check: null };
   }
@@ -111,21 +111,22 @@ export class Follower {
   /** Requests the check of the text, and the log-probability of the record's most probable plan. */
   async check(turn, version, doc) {
     const { result } = this;
-    const name = JSON.stringify(doc.triples);
+    const key = JSON.stringify(doc.triples);
     const record = { triples: doc.triples };
-    const checking = turn.post("v1/check", { records: [{ ...record, text: result.text.text }] });
-    const planning = this.best.has(name) ? null : turn.post("v1/plan", { records: [record], options: { k: 1 } });
-    const [checked, planned] = await Promise.all([checking, planning]);
-    const check = Api.only(checked);
-    const plan = planned && Api.only(planned).plans[0];
-    if (plan) this.best.set(name, plan.log_probability);
+    const checkRequest = turn.post("v1/check", { records: [{ ...record, text: result.text.text }] });
+    const planRequest = this.best.has(key) ? null : turn.post("v1/plan", { records: [record], options: { k: 1 } });
+    const [checkResponse, planResponse] = await Promise.all([checkRequest, planRequest]);
+    const check = Api.onlyAnswer(checkResponse);
+    const plan = planResponse && Api.onlyAnswer(planResponse).plans[0];
+    if (plan) this.best.set(key, plan.log_probability);
     if (version !== this.version) return;
-    this.result = { ...result, check, best: this.best.get(name) };
-    this.changed();
+    this.result = { ...result, check, best: this.best.get(key) };
+    this.onChange();
   }
 }
 
-function incomplete(doc) {
+/** A message about the first missing part of the record; null if it is complete. */
+function missingPart(doc) {
   if (!doc.triples.length) return "There are no facts yet. Pick an example, paste records, or add a fact.";
   const row = doc.triples.findIndex(([, predicate, value]) => !predicate.trim() || !value.trim());
   if (row >= 0) return `Fact ${row + 1} lacks ${doc.triples[row][1].trim() ? "a value" : "a predicate"}.`;

@@ -19,25 +19,25 @@ const follower = new Follower(api, store, show);
 const facts = new Facts(store, follower, highlight);
 const board = new Board(store, follower, highlight);
 const panels = new Panels({ api, store, follower, facts, highlight });
-let typing = null;
+let typingTimer = null;
 
-store.subscribe((doc, before, typed) => {
-  clearTimeout(typing);
-  if (typed === null || doc.triples.length !== before.triples.length) facts.showTable();
-  if (typed === null) follower.follow();
-  else typing = setTimeout(() => follower.follow(), TYPING_PAUSE_MS);
+store.subscribe((doc, previous, typing) => {
+  clearTimeout(typingTimer);
+  if (typing === null || doc.triples.length !== previous.triples.length) facts.showTable();
+  if (typing === null) follower.follow();
+  else typingTimer = setTimeout(() => follower.follow(), TYPING_PAUSE_MS);
   show();
 });
 
-/** Highlights all elements of some facts: an index, several, or null for none. */
-function highlight(which) {
-  const lit = new Set(which === null ? [] : [which].flat().map(String));
+/** Highlights all elements of some facts; `indices`: of the triples: a number, an array, or null for none. */
+function highlight(indices) {
+  const highlighted = new Set(indices === null ? [] : [indices].flat().map(String));
   for (const element of document.querySelectorAll("[data-facts]")) {
-    element.classList.toggle("lit", element.dataset.facts.split(" ").some((fact) => lit.has(fact)));
+    element.classList.toggle("lit", element.dataset.facts.split(" ").some((fact) => highlighted.has(fact)));
   }
 }
 
-// --- what is shown ------------------------------------------------------------------------------------------------------
+// --- drawing ------------------------------------------------------------------------------------------------------
 
 function show() {
   board.show();
@@ -104,11 +104,11 @@ function retry() {
 
 function showTools() {
   const { doc, past, future } = store;
-  const levels = follower.card?.largest_group ?? 1;
-  const level = doc.level ?? levels;
-  const button = (key, label, act, enabled, title) => h("button", { type: "button", key, title, "aria-label": title, disabled: !enabled, on: { click: act } }, label);
+  const maxLevel = follower.card?.largest_group ?? 1;
+  const level = doc.level ?? maxLevel;
+  const button = (key, label, action, enabled, title) => h("button", { type: "button", key, title, "aria-label": title, disabled: !enabled, on: { click: action } }, label);
   const slider = h("input", {
-    id: "level", key: "level", type: "range", min: 1, max: levels, step: 1, value: level, "aria-valuetext": levelText(level), disabled: levels < 2,
+    id: "level", key: "level", type: "range", min: 1, max: maxLevel, step: 1, value: level, "aria-valuetext": levelText(level), disabled: maxLevel < 2,
     on: { input: (event) => setLevel(Number(event.target.value)) },
   });
   if (document.activeElement?.id === "level" && $("level")) {
@@ -133,8 +133,8 @@ function setLevel(level) {
   store.change({ level: level === largest ? null : level, plan: null }, `aggregation: ${levelText(level)}`);
 }
 
-function announceStep(label, what) {
-  if (label) announce(`${what}: ${label}`);
+function announceStep(label, action) {
+  if (label) announce(`${action}: ${label}`);
 }
 
 function showPins() {
@@ -209,21 +209,21 @@ function showText() {
     h("button", { type: "button", key: "copytext", on: { click: (event) => copy(text.text, event.currentTarget) } }, "Copy text"),
   );
   showNumbers(result);
-  const known = follower.card ? new Set(follower.card.predicate_names) : null;
-  paint($("checks"), check ? strip(check, doc.triples, text, known) : null);
+  const knownPredicates = follower.card ? new Set(follower.card.predicate_names) : null;
+  paint($("checks"), check ? strip(check, doc.triples, text, knownPredicates) : null);
 }
 
 function showNumbers({ text, doc, best, ms }) {
   const logp = text.plan_log_probability;
   const cell = (name, value, title) => h("div", { title }, h("dt", {}, name), h("dd", {}, value));
-  const among = doc.level && !doc.plan ? `among plans of ${levelText(doc.level)}` : "among all plans of these facts";
-  const cost = logp !== null && best !== null && best !== undefined && !(doc.level && !doc.plan) ? logp - best : null;
+  const scope = doc.level && !doc.plan ? `among plans of ${levelText(doc.level)}` : "among all plans of these facts";
+  const difference = logp !== null && best !== null && best !== undefined && !(doc.level && !doc.plan) ? logp - best : null;
   const probability = logp === null ? "unknown" : percent(Math.exp(logp));
   paint(
     $("numbers"),
     h("dl", { class: "numbers" },
-      cell("Plan", probability, logp === null ? "A group is larger than the model allows, or there are too many plans to sum over" : `log p = ${decimal(logp)}, ${among}`),
-      cell(doc.plan ? "Your change" : "Relative to the best plan", cost === null ? "\u2013" : (cost < 0 ? "" : "+") + decimal(cost), "log-probability of this plan minus that of the most probable one"),
+      cell("Plan", probability, logp === null ? "A group is larger than the model allows, or there are too many plans to sum over" : `log p = ${decimal(logp)}, ${scope}`),
+      cell(doc.plan ? "Your change" : "Relative to the best plan", difference === null ? "\u2013" : (difference < 0 ? "" : "+") + decimal(difference), "log-probability of this plan minus that of the most probable one"),
       cell("Text given the plan", decimal(text.text_log_probability, 1), "log-probability of the words"),
       cell("Time", `${Math.round(ms)} ms`, "from the change to the text")),
   );
@@ -240,8 +240,8 @@ const KEYS = [
 ];
 
 document.addEventListener("keydown", (event) => {
-  const typed = event.target.matches("input[type=text], input:not([type]), textarea");
-  if (!(event.ctrlKey || event.metaKey) || typed || event.altKey) return;
+  const isTextField = event.target.matches("input[type=text], input:not([type]), textarea");
+  if (!(event.ctrlKey || event.metaKey) || isTextField || event.altKey) return;
   const key = event.key.toLowerCase();
   if (key !== "z" && key !== "y") return;
   event.preventDefault();
@@ -261,11 +261,11 @@ function openLink(undoable) {
 window.addEventListener("hashchange", () => openLink(true));
 window.addEventListener("online", retry);
 
-function themes() {
-  const order = ["auto", "light", "dark"];
-  const read = () => {
+function setUpTheme() {
+  const themes = ["auto", "light", "dark"];
+  const savedTheme = () => {
     try {
-      return order.find((name) => name === localStorage.getItem("agggen-theme")) ?? "auto";
+      return themes.find((name) => name === localStorage.getItem("agggen-theme")) ?? "auto";
     } catch {
       return "auto";
     }
@@ -275,7 +275,7 @@ function themes() {
     $("theme").textContent = { auto: "Auto theme", light: "Light theme", dark: "Dark theme" }[name];
   };
   $("theme").addEventListener("click", () => {
-    const next = order[(order.indexOf(document.documentElement.dataset.theme) + 1) % order.length];
+    const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length];
     try {
       localStorage.setItem("agggen-theme", next);
     } catch {
@@ -283,10 +283,10 @@ function themes() {
     }
     apply(next);
   });
-  apply(read());
+  apply(savedTheme());
 }
 
-/** Loads model card and examples, then shows the link's record, else the one saved in this tab, else an example. */
+/** Loads model card and examples; then shows the record of the link or of this tab, or else an example. */
 async function start() {
   const turn = api.turn("start");
   try {
@@ -319,9 +319,9 @@ async function start() {
   }
 }
 
-themes();
+setUpTheme();
 $("sheet").open = matchMedia("(min-width: 62rem)").matches; // on a phone, only the plan is open at first
-paint($("keys"), KEYS.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)]));
+paint($("keys"), KEYS.flatMap(([keys, effect]) => [h("dt", {}, keys), h("dd", {}, effect)]));
 const restored = store.restore();
 openLink(restored);
 facts.showTable();

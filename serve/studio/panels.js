@@ -30,14 +30,14 @@ export class Panels {
     const list = h("div", { role: "tablist", "aria-label": "More about this record", on: { keydown: (event) => this.key(event) } }, this.tabs.map(tab));
     this.panel = h("div", { id: "panel", role: "tabpanel", tabindex: "0" });
     paint($("more"), list, this.panel);
-    this.mark();
+    this.markOpenTab();
   }
 
-  mark() {
+  markOpenTab() {
     for (const [name] of this.tabs) {
-      const chosen = name === this.open;
-      $(`tab-${name}`).setAttribute("aria-selected", String(chosen));
-      $(`tab-${name}`).tabIndex = chosen ? 0 : -1;
+      const isOpen = name === this.open;
+      $(`tab-${name}`).setAttribute("aria-selected", String(isOpen));
+      $(`tab-${name}`).tabIndex = isOpen ? 0 : -1;
     }
     this.panel.dataset.open = this.open;
     this.panel.setAttribute("aria-labelledby", `tab-${this.open}`);
@@ -46,7 +46,7 @@ export class Panels {
   choose(name) {
     this.open = name;
     this.panel.replaceChildren();
-    this.mark();
+    this.markOpenTab();
     $(`tab-${name}`).scrollIntoView({ block: "nearest", inline: "nearest" });
     this.show();
   }
@@ -55,10 +55,10 @@ export class Panels {
     const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
     if (!step) return;
     event.preventDefault();
-    const at = this.tabs.findIndex(([name]) => name === this.open);
-    const to = Math.abs(step) === 1 ? (at + step + this.tabs.length) % this.tabs.length : step < 0 ? 0 : this.tabs.length - 1;
-    this.choose(this.tabs[to][0]);
-    $(`tab-${this.tabs[to][0]}`).focus();
+    const index = this.tabs.findIndex(([name]) => name === this.open);
+    const target = Math.abs(step) === 1 ? (index + step + this.tabs.length) % this.tabs.length : step < 0 ? 0 : this.tabs.length - 1;
+    this.choose(this.tabs[target][0]);
+    $(`tab-${this.tabs[target][0]}`).focus();
   }
 
   show() {
@@ -70,11 +70,11 @@ export class Panels {
   /** Draws the form once and updates it afterwards, so that typed text is kept. */
   showKept(root) {
     const { store, follower } = this;
-    const now = follower.result?.text.text ?? "";
+    const currentText = follower.result?.text.text ?? "";
     if (!root.querySelector("#correction")) {
       const area = h("textarea", { id: "correction", rows: 3, dir: "auto" });
       area.addEventListener("input", () => (this.edited = true));
-      const keep = () => {
+      const save = () => {
         if (!area.value.trim()) return;
         store.keep(area.value.trim());
         this.edited = false;
@@ -82,12 +82,12 @@ export class Panels {
         this.showKept(root);
       };
       paint(root, h("label", { for: "correction" }, "Corrected text"), area,
-        h("div", { class: "row" }, h("button", { type: "button", class: "primary", on: { click: keep } }, "Save correction"), h("button", { type: "button", on: { click: () => { this.edited = false; this.showKept(root); } } }, "Restore the model's text")),
+        h("div", { class: "row" }, h("button", { type: "button", class: "primary", on: { click: save } }, "Save correction"), h("button", { type: "button", on: { click: () => { this.edited = false; this.showKept(root); } } }, "Restore the model's text")),
         h("div", { id: "keptlist" }));
       this.edited = false;
     }
     const area = root.querySelector("#correction");
-    if (!this.edited && document.activeElement !== area) area.value = now;
+    if (!this.edited && document.activeElement !== area) area.value = currentText;
     const remove = (i) => {
       store.forget(i);
       this.showKept(root);
@@ -121,20 +121,20 @@ export class Panels {
     const link = new URL(encode({ ...doc, plan: groups ?? doc.plan }), location.href).href;
     const items = [
       ["link", "Link", "Record and plan are in the address after #, which browsers send to no server.", link],
-      ["json", "Request", "The body of POST /v1/generate.", lines(request)],
+      ["json", "Request", "The body of POST /v1/generate.", formatRequest(request)],
       ["curl", "curl", this.api.key ? "With the key in AGGGEN_API_KEY." : "", curl],
       ["plain", "Text", "", follower.fresh ? follower.result.text.text : ""],
     ];
     if (JSON.stringify(items) === this.shared && root.querySelector(".share")) return;
     this.shared = JSON.stringify(items);
     const area = (name, label, value) => h("textarea", { id: `share-${name}`, readonly: true, rows: Math.min(6, value.split("\n").length + (value.length > 120 ? 1 : 0)), spellcheck: "false", dir: "auto", value });
-    paint(root, items.map(([name, label, about, value]) =>
-      h("div", { class: "share" }, h("div", { class: "row between" }, h("label", { for: `share-${name}` }, label), h("button", { type: "button", key: `copy-${name}`, "aria-label": `Copy ${label}`, on: { click: (event) => copy(value, event.currentTarget) } }, "Copy")), area(name, label, value), about ? h("p", { class: "quiet small" }, about) : null)));
+    paint(root, items.map(([name, label, note, value]) =>
+      h("div", { class: "share" }, h("div", { class: "row between" }, h("label", { for: `share-${name}` }, label), h("button", { type: "button", key: `copy-${name}`, "aria-label": `Copy ${label}`, on: { click: (event) => copy(value, event.currentTarget) } }, "Copy")), area(name, label, value), note ? h("p", { class: "quiet small" }, note) : null)));
   }
 }
 
 /** JSON with one triple per line. */
-function lines(request) {
-  const part = '("(?:[^"\\\\]|\\\\.)*")';
-  return JSON.stringify(request, null, 2).replace(new RegExp(`\\[\\s+${part},\\s+${part},\\s+${part}\\s+\\]`, "g"), "[$1, $2, $3]");
+function formatRequest(request) {
+  const string = '("(?:[^"\\\\]|\\\\.)*")';
+  return JSON.stringify(request, null, 2).replace(new RegExp(`\\[\\s+${string},\\s+${string},\\s+${string}\\s+\\]`, "g"), "[$1, $2, $3]");
 }

@@ -7,18 +7,18 @@ const isText = (key) => /^text\d*$/.test(key);
 
 /**
  * Returns [{ id, triples, texts }]; throws an Error that explains the problem. A column is a predicate unless it has another
- * meaning (id, split, category, text, ...) and is not the name of a predicate that the model knows (`known`).
+ * meaning (id, split, category, text, ...) and is not the name of a predicate that the model knows (`knownPredicates`).
  */
-export function parseRecords(text, known = []) {
+export function parseRecords(text, knownPredicates = []) {
   const trimmed = text.trim();
   if (!trimmed) throw new Error("There are no records: paste some first.");
-  const records = /^[[{]/.test(trimmed) ? fromJson(trimmed, known) : fromTable(trimmed, known);
+  const records = /^[[{]/.test(trimmed) ? fromJson(trimmed, knownPredicates) : fromTable(trimmed, knownPredicates);
   const nonEmpty = records.filter((record) => record.triples.length);
   if (!nonEmpty.length) throw new Error("There are no facts: a fact has a predicate and a value.");
   return nonEmpty.slice(0, MAX_RECORDS).map((record, i) => ({ ...record, id: String(record.id ?? i + 1) }));
 }
 
-function fromJson(text, known) {
+function fromJson(text, knownPredicates) {
   let data;
   try {
     data = JSON.parse(text);
@@ -28,21 +28,21 @@ function fromJson(text, known) {
     data = lines.map((line, i) => {
       try {
         return JSON.parse(line);
-      } catch (inner) {
-        throw new Error(`Line ${i + 1} is not JSON: ${inner.message}`);
+      } catch (lineError) {
+        throw new Error(`Line ${i + 1} is not JSON: ${lineError.message}`);
       }
     });
   }
   if (Array.isArray(data) && data.length && data.every((item) => isTripleList(item))) data = { triples: data };
   if (!Array.isArray(data) && Array.isArray(data?.records)) data = data.records;
-  return (Array.isArray(data) ? data : [data]).map((item, i) => fromObject(item, i, known));
+  return (Array.isArray(data) ? data : [data]).map((item, i) => fromObject(item, i, knownPredicates));
 }
 
 const isTripleList = (item) => Array.isArray(item) && item.length === 3 && item.every((part) => typeof part === "string");
 
-function fromObject(data, i, known) {
+function fromObject(data, i, knownPredicates) {
   if (typeof data !== "object" || data === null || Array.isArray(data)) throw new Error(`Record ${i + 1} is not an object.`);
-  if (!("triples" in data)) return fromRow(data, known);
+  if (!("triples" in data)) return fromRow(data, knownPredicates);
   if (!Array.isArray(data.triples)) throw new Error(`Record ${i + 1}: triples is not a list.`);
   const triples = data.triples.map((triple, j) => {
     const parts = Array.isArray(triple) ? triple : [triple?.subject ?? "", triple?.predicate, triple?.object];
@@ -56,7 +56,7 @@ function fromObject(data, i, known) {
 }
 
 /** A record from a row with a key for each predicate. */
-function fromRow(row, known) {
+function fromRow(row, knownPredicates) {
   const subject = String(row[SUBJECTS.find((key) => row[key])] ?? "").trim();
   const texts = [];
   const triples = [];
@@ -64,17 +64,17 @@ function fromRow(row, known) {
     const content = value === null || value === undefined || typeof value === "object" ? "" : String(value).trim();
     if (!content || !key) continue;
     if (isText(key)) texts.push(content);
-    else if (!NOT_PREDICATES.has(key) || known.includes(key)) triples.push([subject, key, content]);
+    else if (!NOT_PREDICATES.has(key) || knownPredicates.includes(key)) triples.push([subject, key, content]);
   }
   return { id: row.id, triples, texts };
 }
 
-function fromTable(text, known) {
-  const first = text.split("\n", 1)[0];
-  if (/^[^|\t,"]*\s\|\s[^|]+\s\|\s/.test(first)) return fromLines(text);
-  const separator = first.includes("\t") ? "\t" : first.includes(";") && !first.includes(",") ? ";" : ",";
-  const [head, ...rows] = cells(text, separator);
-  const columns = head.map((cell) => cell.trim());
+function fromTable(text, knownPredicates) {
+  const firstLine = text.split("\n", 1)[0];
+  if (/^[^|\t,"]*\s\|\s[^|]+\s\|\s/.test(firstLine)) return fromLines(text);
+  const separator = firstLine.includes("\t") ? "\t" : firstLine.includes(";") && !firstLine.includes(",") ? ";" : ",";
+  const [header, ...rows] = parseCsv(text, separator);
+  const columns = header.map((cell) => cell.trim());
   if (columns.length < 2 || !rows.length) {
     throw new Error("This is neither JSON nor a table: a CSV has a line of column names, then a row per record or triple.");
   }
@@ -82,7 +82,7 @@ function fromTable(text, known) {
     if (row.length > columns.length) throw new Error(`Row ${i + 2} has ${row.length} cells; the first line names ${columns.length} columns.`);
     return Object.fromEntries(columns.map((column, j) => [column, row[j] ?? ""]));
   });
-  if (!["predicate", "object"].every((name) => columns.includes(name))) return objects.map((row) => fromRow(row, known));
+  if (!["predicate", "object"].every((name) => columns.includes(name))) return objects.map((row) => fromRow(row, knownPredicates));
   const records = new Map();
   for (const row of objects) {
     if (!row.predicate.trim() || !row.object.trim()) continue;
@@ -102,8 +102,8 @@ function fromLines(text) {
   return [{ id: undefined, triples, texts: [] }];
 }
 
-/** The cells of a CSV (RFC 4180): quoted cells may contain separators and line ends; "" is a quotation mark. */
-function cells(text, separator) {
+/** The rows of a CSV (RFC 4180): quoted cells may contain separators and line ends; "" is a quotation mark. */
+function parseCsv(text, separator) {
   const rows = [[]];
   let cell = "";
   let quoted = false;

@@ -26,22 +26,22 @@ export function parse(text, predicates) {
   let open = false;
   for (const match of text.matchAll(/\s+|[[\]]|"(?:[^"\\]|\\.)*"?|[^\s[\]"]+/gu)) {
     const token = match[0];
-    const at = `Column ${match.index + 1}: `;
+    const location = `Column ${match.index + 1}: `;
     if (!token.trim()) continue;
     if (token === "[") {
-      if (open) throw new Error(`${at}close the previous group with ]`);
+      if (open) throw new Error(`${location}close the previous group with ]`);
       groups.push([]);
       open = true;
     } else if (!open) {
-      throw new Error(`${at}a group begins with [`);
+      throw new Error(`${location}a group begins with [`);
     } else if (token === "]") {
-      if (!groups.at(-1).length) throw new Error(`${at}this group is empty`);
+      if (!groups.at(-1).length) throw new Error(`${location}this group is empty`);
       open = false;
     } else {
-      const name = unquoted(token, at);
+      const name = unquote(token, location);
       const fact = predicates.indexOf(name);
-      if (fact < 0) throw new Error(`${at}the record has no predicate ${name}${nearest(name, predicates)}`);
-      if (groups.some((group) => group.includes(fact))) throw new Error(`${at}${name} occurs twice`);
+      if (fact < 0) throw new Error(`${location}the record has no predicate ${name}${suggestion(name, predicates)}`);
+      if (groups.some((group) => group.includes(fact))) throw new Error(`${location}${name} occurs twice`);
       groups.at(-1).push(fact);
     }
   }
@@ -52,64 +52,64 @@ export function parse(text, predicates) {
   return groups;
 }
 
-function unquoted(token, at) {
+function unquote(token, location) {
   if (!token.startsWith('"')) return token;
   try {
     return JSON.parse(token);
   } catch {
-    throw new Error(`${at}a quoted predicate must be a JSON string`);
+    throw new Error(`${location}a quoted predicate must be a JSON string`);
   }
 }
 
-function nearest(name, predicates) {
-  const same = predicates.find((other) => other.toLowerCase() === name.toLowerCase() || other.toLowerCase().startsWith(name.toLowerCase()));
-  return same ? `; did you mean ${same}?` : "";
+function suggestion(name, predicates) {
+  const match = predicates.find((predicate) => predicate.toLowerCase().startsWith(name.toLowerCase()));
+  return match ? `; did you mean ${match}?` : "";
 }
 
-export const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+export const same = (first, second) => JSON.stringify(first) === JSON.stringify(second);
 
-const without = (groups, fact) => groups.map((group) => group.filter((other) => other !== fact)).filter((group) => group.length);
+const withoutFact = (groups, fact) => groups.map((group) => group.filter((other) => other !== fact)).filter((group) => group.length);
 
 /**
  * The place of a fact relative to the groups of the other facts: slot 2i is a new group before group i, slot 2i+1 is in
  * group i; `position` is the fact's place in the group.
  */
 export function slotOf(groups, fact) {
-  const own = groups.findIndex((group) => group.includes(fact));
-  const alone = groups[own].length === 1;
-  return { slot: alone ? 2 * own : 2 * own + 1, position: groups[own].indexOf(fact) };
+  const group = groups.findIndex((members) => members.includes(fact));
+  const alone = groups[group].length === 1;
+  return { slot: alone ? 2 * group : 2 * group + 1, position: groups[group].indexOf(fact) };
 }
 
-export const lastSlot = (groups, fact) => 2 * without(groups, fact).length;
+export const lastSlot = (groups, fact) => 2 * withoutFact(groups, fact).length;
 
 export function place(groups, fact, { slot, position = Infinity }) {
-  const rest = without(groups, fact);
+  const otherGroups = withoutFact(groups, fact);
   const group = Math.floor(slot / 2);
-  if (slot % 2 === 0) return [...rest.slice(0, group), [fact], ...rest.slice(group)];
-  return rest.map((other, i) => (i === group ? [...other.slice(0, position), fact, ...other.slice(position)] : other));
+  if (slot % 2 === 0) return [...otherGroups.slice(0, group), [fact], ...otherGroups.slice(group)];
+  return otherGroups.map((other, i) => (i === group ? [...other.slice(0, position), fact, ...other.slice(position)] : other));
 }
 
 /** Moves a fact into group `group` (its number before the move), or with `alone` into a new group before it. */
 export function move(groups, fact, group, alone = false, position = Infinity) {
-  const own = groups.findIndex((other) => other.includes(fact));
-  const gone = groups[own].length === 1 && own < group ? 1 : 0;
-  if (!alone && own === group && groups[own].length === 1) return groups;
-  return place(groups, fact, { slot: 2 * (group - gone) + (alone ? 0 : 1), position });
+  const oldGroup = groups.findIndex((other) => other.includes(fact));
+  const nRemovedBefore = groups[oldGroup].length === 1 && oldGroup < group ? 1 : 0;
+  if (!alone && oldGroup === group && groups[oldGroup].length === 1) return groups;
+  return place(groups, fact, { slot: 2 * (group - nRemovedBefore) + (alone ? 0 : 1), position });
 }
 
 export function moveGroup(groups, from, to) {
-  const rest = groups.filter((_, i) => i !== from);
-  return [...rest.slice(0, to), groups[from], ...rest.slice(to)];
+  const otherGroups = groups.filter((_, i) => i !== from);
+  return [...otherGroups.slice(0, to), groups[from], ...otherGroups.slice(to)];
 }
 
-export const merge = (groups, at) =>
-  groups.flatMap((group, i) => (i === at ? [[...group, ...groups[at + 1]]] : i === at + 1 ? [] : [group]));
+export const merge = (groups, index) =>
+  groups.flatMap((group, i) => (i === index ? [[...group, ...groups[index + 1]]] : i === index + 1 ? [] : [group]));
 
-export const split = (groups, at) => groups.flatMap((group, i) => (i === at ? group.map((fact) => [fact]) : [group]));
+export const split = (groups, index) => groups.flatMap((group, i) => (i === index ? group.map((fact) => [fact]) : [group]));
 
 /** The plan after the triple `fact` was removed from the record. */
 export function drop(groups, fact) {
-  return without(groups, fact).map((group) => group.map((other) => (other > fact ? other - 1 : other)));
+  return withoutFact(groups, fact).map((group) => group.map((other) => (other > fact ? other - 1 : other)));
 }
 
 // --- pins: constraints on the model's plans ---------------------------------------------------------------
@@ -119,7 +119,7 @@ export const NO_PINS = { first: [], last: [], together: [], apart: [] };
 export const pinned = (pins) => Object.values(pins).some((list) => list.length);
 
 export function dropPins(pins, fact) {
-  const shift = (other) => (other > fact ? other - 1 : other);
+  const shift = (index) => (index > fact ? index - 1 : index);
   const pairs = (list) => list.filter((pair) => !pair.includes(fact)).map((pair) => pair.map(shift));
   const singles = (list) => list.filter((other) => other !== fact).map(shift);
   return { first: singles(pins.first), last: singles(pins.last), together: pairs(pins.together), apart: pairs(pins.apart) };

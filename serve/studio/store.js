@@ -4,11 +4,11 @@
 
 import { NO_PINS, drop, dropPins } from "./plan.js";
 
-const SAVED = "agggen-studio";
+const STORAGE_KEY = "agggen-studio";
 const MAX_UNDO = 200;
 const TYPING_MS = 1500;
 
-export const EMPTY = { triples: [], plan: null, level: null, pins: NO_PINS };
+const EMPTY = { triples: [], plan: null, level: null, pins: NO_PINS };
 
 export class Store {
   constructor() {
@@ -28,13 +28,13 @@ export class Store {
    * Replaces parts of the document. `label` describes the change, for undo; changes with the same `typing` within
    * TYPING_MS are one step.
    */
-  change(parts, label, typing = null) {
+  change(changes, label, typing = null) {
     const now = performance.now();
-    const merged = typing !== null && this.typed?.name === typing && now - this.typed.at < TYPING_MS;
-    if (!merged) this.past = [...this.past.slice(1 - MAX_UNDO), { doc: this.doc, label }];
+    const extendsStep = typing !== null && this.typed?.name === typing && now - this.typed.at < TYPING_MS;
+    if (!extendsStep) this.past = [...this.past.slice(1 - MAX_UNDO), { doc: this.doc, label }];
     this.typed = typing === null ? null : { name: typing, at: now };
     this.future = [];
-    this.set({ ...this.doc, ...parts }, typing);
+    this.set({ ...this.doc, ...changes }, typing);
   }
 
   undo() {
@@ -55,10 +55,10 @@ export class Store {
   }
 
   set(doc, typing = null) {
-    const before = this.doc;
+    const previous = this.doc;
     this.doc = doc;
     this.save();
-    for (const listener of this.listeners) listener(doc, before, typing);
+    for (const listener of this.listeners) listener(doc, previous, typing);
   }
 
   // --- records -------------------------------------------------------------------------------------------------------
@@ -79,8 +79,8 @@ export class Store {
 
   remove(row) {
     const { triples, plan, pins } = this.doc;
-    const rest = triples.filter((_, i) => i !== row);
-    this.change({ triples: rest, plan: plan && rest.length ? drop(plan, row) : null, pins: dropPins(pins, row) }, `removed fact ${row + 1}`);
+    const remaining = triples.filter((_, i) => i !== row);
+    this.change({ triples: remaining, plan: plan && remaining.length ? drop(plan, row) : null, pins: dropPins(pins, row) }, `removed fact ${row + 1}`);
   }
 
   // --- kept texts ----------------------------------------------------------------------------------------------------
@@ -99,9 +99,9 @@ export class Store {
   jsonl() {
     const records = new Map();
     for (const { triples, text } of this.kept) {
-      const name = JSON.stringify(triples);
-      if (!records.has(name)) records.set(name, { id: `studio-${records.size + 1}`, triples, references: [] });
-      records.get(name).references.push(text);
+      const key = JSON.stringify(triples);
+      if (!records.has(key)) records.set(key, { id: `studio-${records.size + 1}`, triples, references: [] });
+      records.get(key).references.push(text);
     }
     return [...records.values()].map((record) => `${JSON.stringify(record)}\n`).join("");
   }
@@ -110,7 +110,7 @@ export class Store {
 
   save() {
     try {
-      sessionStorage.setItem(SAVED, JSON.stringify({ doc: this.doc, kept: this.kept }));
+      sessionStorage.setItem(STORAGE_KEY, JSON.stringify({ doc: this.doc, kept: this.kept }));
     } catch {
       // The storage is full or forbidden: the page works without it.
     }
@@ -119,10 +119,10 @@ export class Store {
   /** Restores the document that is saved in the tab; false if there is none. */
   restore() {
     try {
-      const saved = JSON.parse(sessionStorage.getItem(SAVED));
-      const doc = checked(saved?.doc);
+      const saved = JSON.parse(sessionStorage.getItem(STORAGE_KEY));
+      const doc = validDocument(saved?.doc);
       if (!doc) return false;
-      this.kept = (saved.kept ?? []).filter((correction) => typeof correction.text === "string" && checked({ triples: correction.triples }));
+      this.kept = (saved.kept ?? []).filter((correction) => typeof correction.text === "string" && validDocument({ triples: correction.triples }));
       this.set(doc);
       return true;
     } catch {
@@ -142,21 +142,21 @@ export function encode(doc) {
   return `#r=${btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
 }
 
-/** The document of an address fragment; null if it has no valid one. */
+/** The document of an address fragment; null if the fragment has no valid document. */
 export function decode(hash) {
-  const packed = hash.match(/^#r=([\w-]+)$/)?.[1];
-  if (!packed) return null;
+  const encoded = hash.match(/^#r=([\w-]+)$/)?.[1];
+  if (!encoded) return null;
   try {
-    const bytes = Uint8Array.from(atob(packed.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(encoded.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0));
     const data = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-    return checked({ triples: data.t, plan: data.p ?? null, level: data.l ?? null, pins: data.n ?? NO_PINS });
+    return validDocument({ triples: data.t, plan: data.p ?? null, level: data.l ?? null, pins: data.n ?? NO_PINS });
   } catch {
     return null;
   }
 }
 
 /** `doc` if it is a valid document, else null: storage and links are untrusted. */
-function checked(doc) {
+function validDocument(doc) {
   const { triples, plan = null, level = null, pins = NO_PINS } = doc ?? {};
   const isTriple = (triple) => Array.isArray(triple) && triple.length === 3 && triple.every((part) => typeof part === "string");
   if (!Array.isArray(triples) || !triples.every(isTriple)) return null;

@@ -20,35 +20,35 @@ export function coloured({ text, facts, check = null, predicates = [], copied = 
   for (const { start, end } of [...facts, ...mentions, ...unsupported]) edges.add(start).add(end);
   for (const [start, end] of copied) edges.add(start).add(end);
   for (const fact of facts) edges.add(trimmedEnd(characters, fact));
-  const cuts = [...edges].sort((a, b) => a - b);
+  const boundaries = [...edges].sort((a, b) => a - b);
   const piece = (start, end) => {
     const content = characters.slice(start, end).join("");
-    const within = (span) => span.start <= start && end <= span.end;
-    const mentioned = mentions.filter(within).map((span) => span.fact);
+    const contains = (span) => span.start <= start && end <= span.end;
+    const mentioned = mentions.filter(contains).map((span) => span.fact);
     let node = content;
     if (copied.some((span) => span[0] <= start && end <= span[1])) node = h("span", { class: "copied" }, node);
     if (mentioned.length) node = h("b", { class: "mention", "data-facts": mentioned.join(" "), on: hover(mentioned, highlight) }, node);
-    if (unsupported.some(within)) node = h("span", { class: "foreign", title: "not in the record" }, node, h("span", { class: "hidden" }, " (not in the record)"));
+    if (unsupported.some(contains)) node = h("span", { class: "foreign", title: "not in the record" }, node, h("span", { class: "hidden" }, " (not in the record)"));
     return node;
   };
-  const run = (from, to) => {
-    const inner = cuts.filter((cut) => cut >= from && cut <= to);
-    return inner.slice(1).map((cut, i) => piece(inner[i], cut));
+  const pieces = (start, end) => {
+    const inside = boundaries.filter((offset) => offset >= start && offset <= end);
+    return inside.slice(1).map((offset, i) => piece(inside[i], offset));
   };
   const nodes = [];
-  let at = 0;
+  let position = 0;
   for (const fact of facts) {
-    if (fact.start > at) nodes.push(run(at, fact.start));
+    if (fact.start > position) nodes.push(pieces(position, fact.start));
     const trimmed = trimmedEnd(characters, fact);
-    if (fact.group < 0) nodes.push(h("span", { class: "fact none" }, run(fact.start, trimmed)));
+    if (fact.group < 0) nodes.push(h("span", { class: "fact none" }, pieces(fact.start, trimmed)));
     else {
       const label = h("sup", { class: "tag" }, letter(fact.group), fact.note ? h("span", { class: "flag" }, fact.note) : null);
-      nodes.push(h("span", { class: `fact ${colour(fact.group)}${fact.fallback ? " fallback" : ""}`, "data-facts": fact.facts.join(" "), on: hover(fact.facts, highlight) }, run(fact.start, trimmed), label));
+      nodes.push(h("span", { class: `fact ${colour(fact.group)}${fact.fallback ? " fallback" : ""}`, "data-facts": fact.facts.join(" "), on: hover(fact.facts, highlight) }, pieces(fact.start, trimmed), label));
     }
     nodes.push(characters.slice(trimmed, fact.end).join(""));
-    at = fact.end;
+    position = fact.end;
   }
-  if (at < characters.length) nodes.push(run(at, characters.length));
+  if (position < characters.length) nodes.push(pieces(position, characters.length));
   return nodes;
 }
 
@@ -102,33 +102,33 @@ const KINDS = {
   fallback: ["\u25a4", "fallback sentences", "facts for which the search found no text without faults, replaced by a training sentence or a plain clause"],
 };
 
-/** The results of the strict check by kind: predicates, words or subjects. */
-function findings(triples, check, text, known) {
+/** The results of the strict check by kind (a key of KINDS): predicates, words or subjects. */
+function findings(triples, check, text, knownPredicates) {
   const predicates = names(triples);
-  const how = (kind) => check.values.filter((value) => value.how === kind).map((value) => spoken(value.predicate));
+  const predicatesOf = (kind) => check.values.filter((value) => value.how === kind).map((value) => spoken(value.predicate));
   const fallbacks = (text?.facts ?? []).filter((fact) => fact.fallback).flatMap((fact) => fact.predicates.map(spoken));
   return {
     whole: check.values.filter((value) => !["part", "missing"].includes(value.how)).map((value) => spoken(value.predicate)),
-    part: how("part"),
-    missing: how("missing"),
+    part: predicatesOf("part"),
+    missing: predicatesOf("missing"),
     invented: check.invented,
     wording: [...check.swapped.map((pair) => pair.map(spoken).join(" and ")), ...check.misplaced.map((triple) => spoken(triple[1]))],
     unnamed: check.unnamed,
     repeated: check.repeated,
-    unknown: known ? predicates.filter((_, i) => !known.has(triples[i][1].trim())).map(spoken) : [],
+    unknown: knownPredicates ? predicates.filter((_, i) => !knownPredicates.has(triples[i][1].trim())).map(spoken) : [],
     fallback: fallbacks,
   };
 }
 
-/** Nodes: the verdict, the results of the strict check, each with sign and label, and the critic's results, if any. */
-export function strip(check, triples, text, known) {
-  const byKind = findings(triples, check, text, known);
+/** Nodes of the verdict, of the results of the strict check (each with sign and label) and of the critic's results, if any. */
+export function strip(check, triples, text, knownPredicates) {
+  const byKind = findings(triples, check, text, knownPredicates);
   const { whole, unknown, fallback, ...faults } = byKind;
   const faultless = !Object.values(faults).some((items) => items.length);
-  const shown = [...Object.keys(faults), "unknown", "fallback"].filter((kind) => byKind[kind].length).map((kind) => item(kind, byKind[kind]));
+  const kindItems = [...Object.keys(faults), "unknown", "fallback"].filter((kind) => byKind[kind].length).map((kind) => item(kind, byKind[kind]));
   return [h("ul", { class: "strip", "aria-label": "Checks" },
     h("li", { class: `verdict ${faultless ? "good" : "bad"}` }, sign(faultless ? "\u2713" : "\u2715"), faultless ? "No fault found" : "Faults found"),
-    h("li", { class: "check whole", title: KINDS.whole[2] }, sign(KINDS.whole[0]), `${whole.length} of ${triples.length} values whole`), shown),
+    h("li", { class: "check whole", title: KINDS.whole[2] }, sign(KINDS.whole[0]), `${whole.length} of ${triples.length} values whole`), kindItems),
   check.scores ? critic(check) : null];
 }
 

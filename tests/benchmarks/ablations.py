@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=4)
     options = parser.parse_args()
     base = load_bundle(options.bundle).generator()
-    own = overrides_of(base.config)
+    bundle_settings = overrides_of(base.config)
     records = load_dataset(options.corpus, splits=(options.split,)).split(options.split)[:: options.every]
     results: dict[str, dict[str, float]] = {}
     seconds = {}
@@ -61,12 +61,12 @@ def main() -> None:
         bundles = [part.removeprefix("bundle=") for part in parts if part.startswith("bundle=")]
         generator = load_bundle(bundles[0]).generator() if bundles else base
         settings = [part for part in parts if not part.startswith("bundle=")]
-        config = load_config(InferenceConfig, None, [*own, *settings])
-        began = time.process_time()
-        written = generate_outputs(generator, records, config)
-        seconds[change] = time.process_time() - began
+        config = load_config(InferenceConfig, None, [*bundle_settings, *settings])
+        started_at = time.process_time()
+        outputs = generate_outputs(generator, records, config)
+        seconds[change] = time.process_time() - started_at
         name = change or "none"
-        results[name] = scores_of(options.corpus, written.records, written.texts, base.checker)
+        results[name] = scores_of(options.corpus, outputs.records, outputs.texts, base.checker)
         results[name]["cost"] = seconds[change] / seconds[""]
         print(f"{name}: {rounded(results[name])}", file=sys.stderr, flush=True)
     summary = {"benchmark": "ablations", "corpus": options.corpus, "split": options.split, "records": len(records)}

@@ -45,8 +45,8 @@ def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
 def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Checker) -> dict[str, float]:
     result: dict[str, float] = {}
     for mode, config in (("free", model.settings(verify="off")), ("default", model.settings())):
-        written = generate_outputs(model.generator, records, config)
-        values = scores_of("webnlg", written.records, written.texts, checker)
+        outputs = generate_outputs(model.generator, records, config)
+        values = scores_of("webnlg", outputs.records, outputs.texts, checker)
         result |= {f"{mode} {name}": value for name, value in values.items()}
     return result
 
@@ -63,8 +63,8 @@ def main() -> None:
     category = {
         split: [record for record in records if record.category == options.category] for split, records in splits
     }
-    new = agggen.Dataset(options.category, category)
-    old = agggen.load_dataset("webnlg", splits=("dev",)).dev[:: options.every]
+    new_domain = agggen.Dataset(options.category, category)
+    old_dev = agggen.load_dataset("webnlg", splits=("dev",)).dev[:: options.every]
     base = agggen.load_model(options.bundle)
     options.folder.mkdir(parents=True, exist_ok=True)
     file = options.folder / "points.json"
@@ -72,22 +72,27 @@ def main() -> None:
 
     def measure_point(name: str, train: Callable[[], agggen.Model], score_old_domain: bool) -> None:
         if name not in points:
-            began = time.process_time()
+            started_at = time.process_time()
             model = train()
-            values = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
+            values = {
+                "cpu seconds": time.process_time() - started_at,
+                **scores(model, new_domain.dev, base.generator.checker),
+            }
             if score_old_domain:
-                values |= {f"old, {key}": value for key, value in scores(model, old, base.generator.checker).items()}
+                values |= {
+                    f"old, {key}": value for key, value in scores(model, old_dev, base.generator.checker).items()
+                }
             points[name] = values
             file.write_text(json.dumps(points))
         print(f"{name}: {rounded(points[name])}", flush=True)
 
     measure_point("base", lambda: base, True)
     for count in options.texts:
-        data, folder = first_texts(new, count), options.folder / str(count)
+        data, folder = first_texts(new_domain, count), options.folder / str(count)
         measure_point(f"adapted, {count}", partial(agggen.adapt, options.bundle, data, folder / "adapted"), True)
         measure_point(f"from scratch, {count}", partial(agggen.train, data, output=folder / "from_scratch"), False)
-    summary = {"benchmark": "adapt", "seed": SEED, "category": options.category, "dev_records": len(new.dev)}
-    print(json.dumps(summary | {"old_dev_records": len(old), "points": rounded(points)}))
+    summary = {"benchmark": "adapt", "seed": SEED, "category": options.category, "dev_records": len(new_domain.dev)}
+    print(json.dumps(summary | {"old_dev_records": len(old_dev), "points": rounded(points)}))
 
 
 if __name__ == "__main__":

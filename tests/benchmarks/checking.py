@@ -1,4 +1,4 @@
-"""Checked texts per CPU-second on one thread, by the word-based check alone and with the critic.
+"""Checked texts per CPU-second on one thread, by the strict check alone and with the critic.
 
     python tests/benchmarks/checking.py [--corpus elements] [--split dev] [--limit 1000]
 
@@ -40,10 +40,10 @@ def main() -> None:
     ][: options.limit]
     records, texts = zip(*pairs, strict=True)
     checker, critic = Checker(), shipped_critic()
-    by_words = rate(len(texts), lambda: [checker.check(record, text) for record, text in pairs])
+    strict_rate = rate(len(texts), lambda: [checker.check(record, text) for record, text in pairs])
     # The words of texts are cached, so the texts must differ: a space is appended.
-    both = rate(len(texts), lambda: check_all(records, [f"{text} " for text in texts], critic=critic))
-    print(json.dumps({"texts": len(texts), "by words": by_words, "with the critic": both}))
+    critic_rate = rate(len(texts), lambda: check_all(records, [f"{text} " for text in texts], critic=critic))
+    print(json.dumps({"texts": len(texts), "by words": strict_rate, "with the critic": critic_rate}))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ from agggen.records import Record
 
 
 def cpu_seconds(generator: Generator, records: list[Record], config: InferenceConfig) -> tuple[float, list[Generation]]:
-    began = time.process_time()
+    started_at = time.process_time()
     results = generator.generate(records, config=config)
-    return time.process_time() - began, [best for best, *_ in results]
+    return time.process_time() - started_at, [best for best, *_ in results]
 
 
 def main() -> None:

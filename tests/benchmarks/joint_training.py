@@ -49,7 +49,7 @@ def cpu_seconds(
     """The CPU time of one update per batch; on a GPU, the wall time."""
     device = next(model.parameters()).device
     clock = time.monotonic if device.type == "cuda" else time.process_time
-    began = clock()
+    started_at = clock()
     for batch in batches:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bfloat16):
@@ -59,7 +59,7 @@ def cpu_seconds(
         optimizer.step()
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return clock() - began
+    return clock() - started_at
 
 
 def new_model(

@@ -52,30 +52,30 @@ def descendants_titled(process: psutil.Process, title: str) -> list[psutil.Proce
 @contextmanager
 def killing(process: psutil.Process, titles: Sequence[str], seconds: float) -> Iterator[list[str]]:
     """Kills a descendant of each title in turn, one every `seconds` (0: none); yields the list of the killed titles."""
-    done, killed = threading.Event(), list[str]()
+    stop, killed = threading.Event(), list[str]()
 
     def run() -> None:
         for title in cycle(titles):
-            if done.wait(seconds):
+            if stop.wait(seconds):
                 return
             for victim in descendants_titled(process, title)[:1]:
                 victim.kill()
                 killed.append(title)
 
-    thread = threading.Thread(target=run if seconds else done.wait, daemon=True)
+    thread = threading.Thread(target=run if seconds else stop.wait, daemon=True)
     thread.start()
     try:
         yield killed
     finally:
-        done.set()
+        stop.set()
         thread.join()
 
 
 def free_port() -> int:
     """A port that nothing listens on now."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def timed_run(name: str, command: Sequence[str]) -> dict[str, float]:
@@ -97,7 +97,7 @@ def timed_run(name: str, command: Sequence[str]) -> dict[str, float]:
 
 
 def latencies(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> dict[str, float]:
-    """Load by `clients` closed-loop clients for `seconds`: number and rate of requests, latency percentiles in ms."""
+    """Runs `clients` closed-loop clients for `seconds`: number and rate of requests, and latency percentiles in ms."""
     begin = time.perf_counter()
     times = asyncio.run(_closed_loop(url, bodies, clients, seconds))
     speed = {"per_second": round(len(times) / (time.perf_counter() - begin), 2)}

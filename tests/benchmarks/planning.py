@@ -48,10 +48,10 @@ def random_scores(rng: np.random.Generator, n: int, max_size: int = 3) -> PlanSc
 
 
 def milliseconds(search: Callable[[PlanScores], object], records: list[PlanScores]) -> float:
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     for scores in records:
         search(scores)
-    return (time.perf_counter() - began) * 1000 / len(records)
+    return (time.perf_counter() - started_at) * 1000 / len(records)
 
 
 def main() -> None:

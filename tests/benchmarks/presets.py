@@ -43,12 +43,15 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     for preset in options.presets:
         with tempfile.TemporaryDirectory() as folder:
-            began, cpu = time.monotonic(), time.process_time()
+            started_at, cpu_before = time.monotonic(), time.process_time()
             model = agggen.train(data, preset, Path(folder) / "run", progress=False)
-            minutes = {"minutes": (time.monotonic() - began) / 60, "CPU minutes": (time.process_time() - cpu) / 60}
+            minutes = {
+                "minutes": (time.monotonic() - started_at) / 60,
+                "CPU minutes": (time.process_time() - cpu_before) / 60,
+            }
         for verify in ("strict", "off"):
-            written = generate_outputs(model.generator, data.dev, model.settings(verify=verify))
-            scores = scores_of(options.corpus, written.records, written.texts, model.generator.checker)
+            outputs = generate_outputs(model.generator, data.dev, model.settings(verify=verify))
+            scores = scores_of(options.corpus, outputs.records, outputs.texts, model.generator.checker)
             results[f"{preset} verify={verify}"] = scores | minutes
             print(f"{preset} verify={verify}: {rounded(results[f'{preset} verify={verify}'])}")
     summary = {"benchmark": "presets", "corpus": options.corpus, "train records": len(data.train), **sizes}

@@ -50,17 +50,17 @@ class NoCheckpoints:
 
 
 class SpeedListener:
-    """Collects texts per second by window; `done` becomes true after `updates`."""
+    """Collects texts per second by window; `has_finished` becomes true after `updates`."""
 
     def __init__(self, updates: int) -> None:
         self.updates, self.speeds = updates, dict[int, float]()
-        self.done = False
+        self.has_finished = False
 
     def __call__(self, event: TrainingEvent) -> bool:
         if event.kind == "log":
             self.speeds[event.step] = event.metrics["texts_per_second"]
-        self.done = event.step >= self.updates
-        return self.done
+        self.has_finished = event.step >= self.updates
+        return self.has_finished
 
 
 def run_until_stopped(run: Callable[[], object]) -> None:
@@ -75,7 +75,7 @@ def fit_bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, f
     listener = SpeedListener(updates)
     reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
     run_until_stopped(
-        lambda: fit(run_config_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.done)
+        lambda: fit(run_config_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.has_finished)
     )
     return listener.speeds
 
@@ -87,10 +87,10 @@ def train_on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: s
         with folder.open(name) as file:
             run_folder.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with claim(run_folder) as held, cluster_for_workers(config), TrainingMetrics("benchmark", config) as meter:
+    with claim(run_folder) as lease, cluster_for_workers(config), TrainingMetrics("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
         run_until_stopped(
-            lambda: train_on_workers(config, run_folder, prepared_at, (), held, monitor, lambda: listener.done)
+            lambda: train_on_workers(config, run_folder, prepared_at, (), lease, monitor, lambda: listener.has_finished)
         )
     return listener.speeds
 

@@ -48,7 +48,7 @@ def splits(rated: Sequence[RatedText]) -> list[tuple[np.ndarray, np.ndarray]]:
 
     system, record = fold_of([text.system for text in rated]), fold_of([str(text.record.triples) for text in rated])
     return [
-        ((system != s) & (record != r), (system == s) & (record == r)) for s, r in product(range(FOLDS), range(FOLDS))
+        ((system != i) & (record != j), (system == i) & (record == j)) for i, j in product(range(FOLDS), range(FOLDS))
     ]
 
 
@@ -71,9 +71,9 @@ def cross_validated(
     passes = np.zeros(len(rated), dtype=bool)
     for train, test in splits(rated):
         thresholds = (
-            t
-            for t in np.arange(0.02, 0.5, 0.01)
-            if errors[train & (risk <= t)].sum() <= MAX_ERRORS * (train & (risk <= t)).sum()
+            threshold
+            for threshold in np.arange(0.02, 0.5, 0.01)
+            if errors[train & (risk <= threshold)].sum() <= MAX_ERRORS * (train & (risk <= threshold)).sum()
         )
         passes |= test & (risk <= max(thresholds, default=0.0))
     return result | {"pass": round(float(passes.mean()), 3), "wrong": round(float(errors[passes].mean()), 3)}

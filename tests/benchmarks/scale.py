@@ -64,9 +64,9 @@ class FixedTextWorker(BulkWorker):
         return Counts(len(ids), len(ids)), len(ids), ()
 
     def run(self, shard: Shard) -> FinishedShard[Counts]:
-        done = super().run(shard)
+        finished_shard = super().run(shard)
         self.requests.write_text(str(len(REQUESTS)))
-        return done
+        return finished_shard
 
     def close(self) -> None: ...
 
@@ -137,10 +137,10 @@ def main() -> None:
                 Folder(location).upload("in.jsonl", source)
             command = [__file__, "--source", f"{location}/in.jsonl", "--out", f"{location}/out", "--scratch", folder]
             command += ["--workers", str(options.workers), *options.overrides]
-            done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True)
-            if done.returncode:
-                raise SystemExit(f"{records:,} records: the job failed ({done.returncode})")
-            results.append(json.loads(done.stdout.splitlines()[-1]))
+            completed = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True)
+            if completed.returncode:
+                raise SystemExit(f"{records:,} records: the job failed ({completed.returncode})")
+            results.append(json.loads(completed.stdout.splitlines()[-1]))
             print(results[-1], flush=True)
     print_result("scale", workers=options.workers, s3=options.s3, overrides=options.overrides, runs=results)
 

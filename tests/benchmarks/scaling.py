@@ -70,8 +70,8 @@ class Load:
     """The library's texts by id."""
     size: int
     seconds: list[float] = field(default_factory=list)
-    lost: int = 0
-    wrong: int = 0
+    lost: int = 0  # requests and records without an answer
+    wrong_texts: int = 0
 
     def run(self, clients: int, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -95,7 +95,7 @@ class Load:
                         print(f"lost: {answer['error']}", flush=True)
                         self.lost += 1
                     elif answer["texts"][0]["text"] != self.texts[record["id"]]:
-                        self.wrong += 1
+                        self.wrong_texts += 1
 
 
 class ReplicaWatch(threading.Thread):
@@ -103,12 +103,12 @@ class ReplicaWatch(threading.Thread):
 
     def __init__(self, server: psutil.Process) -> None:
         super().__init__(daemon=True)
-        self.server, self.clients, self.done = server, 0, threading.Event()
+        self.server, self.clients, self.stop_event = server, 0, threading.Event()
         self.timeline: list[list[int]] = []
 
     def run(self) -> None:
         begin = time.monotonic()
-        while not self.done.wait(2):
+        while not self.stop_event.wait(2):
             replicas = [len(descendants_titled(self.server, title)) for title in TITLES]
             self.timeline.append([round(time.monotonic() - begin), self.clients, *replicas])
 
@@ -148,7 +148,7 @@ def main() -> None:
                 phases.append({"clients": clients, "records_per_second": round(speed, 1), **latency_ms})
                 print(phases[-1], watch.timeline[-1:], flush=True)
             seconds, cpu = time.monotonic() - begin, tree_cpu_time(server) - cpu
-            watch.done.set()
+            watch.stop_event.set()
             watch.join()
     answered = len(load.seconds) * options.records
     print_result(
@@ -157,7 +157,7 @@ def main() -> None:
         requests=len(load.seconds) + load.lost,
         failed_at_first=CountingTransport.failed,
         lost=load.lost,
-        wrong_texts=load.wrong,
+        wrong_texts=load.wrong_texts,
         killed=len(killed),
         records=answered,
         seconds=round(seconds, 1),

@@ -157,10 +157,10 @@ def timed(send: Send, url: str, records: list[Record], threads: int, server: psu
     parts = [[record.as_dict() for record in records[start::threads]] for start in range(threads)]
     cpu, begin = tree_cpu_time(server), time.perf_counter()
     with Client(url, timeout=600, deadline=3600) as client, ThreadPoolExecutor(threads) as pool:
-        done = sum(pool.map(partial(send, client), parts))
+        n_texts = sum(pool.map(partial(send, client), parts))
     seconds = time.perf_counter() - begin
-    if done != len(records):
-        raise SystemExit(f"only {done} of {len(records)} records have a text")
+    if n_texts != len(records):
+        raise SystemExit(f"only {n_texts} of {len(records)} records have a text")
     return seconds, tree_cpu_time(server) - cpu
 
 
@@ -180,8 +180,8 @@ def measure_saturation(
     for number in range(rounds):
         for name in [*modes][:: -1 if number % 2 else 1]:
             seconds, cpu = modes[name]()
-            old = best.get(name, (seconds, cpu))
-            best[name] = min(seconds, old[0]), min(cpu, old[1])
+            best_seconds, best_cpu = best.get(name, (seconds, cpu))
+            best[name] = min(seconds, best_seconds), min(cpu, best_cpu)
             print(
                 f"  {name:8s} {len(records) / seconds:8.2f} records/s {1000 * cpu / len(records):8.2f} CPU-ms a record"
             )

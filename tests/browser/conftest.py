@@ -73,9 +73,9 @@ def _endpoint() -> Iterator[Faults]:
 @pytest.fixture(scope="session")
 def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of an endpoint with a second bundle for comparison, whose weights are random."""
-    other = save_tiny_bundle(tmp_path_factory.mktemp("other") / "bundle", list(elements_records("dev")), 5)
+    second_bundle = save_tiny_bundle(tmp_path_factory.mktemp("other") / "bundle", list(elements_records("dev")), 5)
     config = serve_settings("elements", [f"http.port={free_ports(1)[0]}"])
-    with running(local_app(config, str(other)), config) as url:
+    with running(local_app(config, str(second_bundle)), config) as url:
         yield url
 
 

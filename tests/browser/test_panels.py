@@ -45,8 +45,8 @@ def test_best_and_sampled_texts_are_shown_and_their_plans_selected(studio: Studi
 
 def test_any_text_is_aligned_and_checked_and_its_plan_selected(studio: Studio) -> None:
     panel = studio.check("Hydrogen is a gas, was found in 1801 and melts at 14 K. It is a nonmetal.")
-    shown = panel.locator(".strip:not(.critic)").inner_text()
-    assert "Faults found" in shown and "1 invented" in shown and "1801" in shown and "1 missing" in shown
+    verdicts = panel.locator(".strip:not(.critic)").inner_text()
+    assert "Faults found" in verdicts and "1 invented" in verdicts and "1801" in verdicts and "1 missing" in verdicts
     assert panel.locator(".foreign").first.inner_text().startswith("1801")
     panel.get_by_role("button", name="Corpus text 1").click()
     panel.locator(".verdict.good").wait_for()
@@ -62,10 +62,10 @@ def test_two_plans_are_compared_with_their_differences(studio: Studio) -> None:
     panel = studio.tab("Compare")
     assert "model" not in panel.inner_text(), "there is no second model to compare with"
     panel.get_by_role("button", name="Save this plan and text").click()
-    held = studio.text
+    saved_text = studio.text
     studio.click("Merge group A with B")
     sides = panel.locator(".sides .card .text")
-    assert sides.nth(0).inner_text() == held and sides.nth(1).inner_text() == studio.text
+    assert sides.nth(0).inner_text() == saved_text and sides.nth(1).inner_text() == studio.text
     assert panel.locator("del").count() and panel.locator("ins").count()
     panel.get_by_role("button", name="Discard").click()
     assert panel.locator(".sides").count() == 0
@@ -154,14 +154,14 @@ def test_a_link_has_record_and_plan_and_is_sent_to_no_server(studio: Studio, vis
     studio.tab("Share")
     link = studio.page.locator("#share-link").input_value()
     assert link.startswith(f"{url}/#r=")
-    other = visit(link)
-    assert (other.plan, other.text, other.triples) == (studio.plan, studio.text, studio.triples)
+    opened = visit(link)
+    assert (opened.plan, opened.text, opened.triples) == (studio.plan, studio.text, studio.triples)
     assert all("r=" not in path for path in faults.requested_paths)
-    assert other.page.url == f"{url}/"
-    other.enter_plan("[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]")
-    other.page.reload()
-    other.ready()
-    assert other.plan == "[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]"  # not the plan of the link
+    assert opened.page.url == f"{url}/"
+    opened.enter_plan("[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]")
+    opened.page.reload()
+    opened.ready()
+    assert opened.plan == "[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]"  # not the plan of the link
     for broken in ("#r=AAAA", "#r=!!", "#r=" + "e30", "#other"):
         assert visit(f"{url}/{broken}").plan  # the first example is shown instead
 

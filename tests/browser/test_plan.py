@@ -71,7 +71,7 @@ def test_touch_drags_a_chip_by_its_grip(visit: Any, url: str) -> None:
     studio.enter_plan(PLAN)
     chip = studio.chip("melting point")
     chip.scroll_into_view_if_needed()
-    grip, goal = chip.locator(".grip").bounding_box(), studio.group(0).bounding_box()
+    grip, group_box = chip.locator(".grip").bounding_box(), studio.group(0).bounding_box()
     client = studio.page.context.new_cdp_session(studio.page)
 
     def touch(kind: str, x: float, y: float) -> None:
@@ -81,7 +81,7 @@ def test_touch_drags_a_chip_by_its_grip(visit: Any, url: str) -> None:
     x, y = grip["x"] + 4, grip["y"] + 8
     touch("touchStart", x, y)
     for step in range(1, 9):
-        touch("touchMove", x + step, y + (goal["y"] + goal["height"] / 2 - y) * step / 8)
+        touch("touchMove", x + step, y + (group_box["y"] + group_box["height"] / 2 - y) * step / 8)
     touch("touchEnd", 0, 0)
     studio.ready()
     assert studio.plan == "[meltingPoint category] [discoveryYear] [stateAtRoomTemperature]"

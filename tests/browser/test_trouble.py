@@ -157,8 +157,8 @@ def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(visit: Any, tmp_path: P
         assert secret not in studio.page.evaluate("() => JSON.stringify(localStorage) + document.cookie")
         studio.page.reload()
         studio.ready()
-        other = visit(url, ready=False)
-        other.state("key")
+        second_tab = visit(url, ready=False)
+        second_tab.state("key")
 
 
 def test_the_page_works_where_the_browser_forbids_storage(visit: Any, url: str) -> None:

@@ -94,9 +94,9 @@ def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(
         saved = store.restore("baseline", DISK / "restored")
         updates.append(saved.step if saved else 0)
     assert 1 <= updates[0] <= 3 and updates[0] <= updates[1] <= 5, "not the last checkpoints that fitted on the disk"
-    done = train_job(config, "r", runs_dir=runs)
-    assert done.trained
-    assert fingerprint(done.path) == fingerprint(train_job(config, "whole", runs_dir=runs).path)
+    run = train_job(config, "r", runs_dir=runs)
+    assert run.trained
+    assert fingerprint(run.path) == fingerprint(train_job(config, "whole", runs_dir=runs).path)
 
 
 def test_entries_of_a_run_log_that_do_not_fit_are_reported() -> None:
@@ -114,8 +114,8 @@ def test_entries_of_a_run_log_that_do_not_fit_are_reported() -> None:
             tracker.log_text("a text", f"samples/{step}.txt") if step == 300 else None
             slowest = max(slowest, time.monotonic() - begin)
     assert slowest < 5
-    (lost,) = (message for message in messages if "the run log is incomplete" in message)
-    assert "No space left" in lost
+    (warning,) = (message for message in messages if "the run log is incomplete" in message)
+    assert "No space left" in warning
     events = [entry.event for entry in entries(tracker.path) if entry.event is not None]
     steps = [event["step"] for event in events if event["event"] == "metrics"]
     assert steps == sorted(set(steps))

@@ -35,10 +35,10 @@ def cached(write: Callable[..., list[list[Generation]]]) -> Callable[..., list[l
     """Caches `Generator.generate` by the triples of a batch, since the input repeats a few records."""
     cache: dict[tuple[tuple[Triple, ...], ...], list[list[Generation]]] = {}
 
-    def generate(self: Generator, records: Sequence[Record], *more: Any, **options: Any) -> list[list[Generation]]:
+    def generate(self: Generator, records: Sequence[Record], *arguments: Any, **options: Any) -> list[list[Generation]]:
         batch = tuple(record.triples for record in records)
         if batch not in cache:
-            cache[batch] = write(self, records, *more, **options)
+            cache[batch] = write(self, records, *arguments, **options)
         named = zip(records, cache[batch], strict=True)
         return [[replace(text, id=record.id) for text in texts] for record, texts in named]
 

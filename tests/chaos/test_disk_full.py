@@ -23,6 +23,6 @@ def test_jobs_on_a_small_disk(tmp_path: Path) -> None:
     command = [*_UNSHARE, "sh", "-c", mount, "sh", *pytest_command, str(tmp_path / "inner")]
     environment = os.environ | {"AGGGEN_SMALL_DISK": str(disk)}
     repository = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    completed = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, timeout=900)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "3 passed" in completed.stdout

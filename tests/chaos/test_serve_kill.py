@@ -27,11 +27,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 def test_kills_lose_no_request(served: Endpoint, victim: str, capsys: pytest.CaptureFixture[str]) -> None:
     old_pids = until(lambda: processes(PROCESSES[victim]), victim)
     with Load(served.url) as load:
-        killed = kill(old_pids)
+        killed_at = kill(old_pids)
         until(lambda: processes(PROCESSES[victim]) - old_pids, f"a new {victim}")
-        seconds = load.wait_for_recovery(killed)
+        seconds = load.wait_for_recovery(killed_at)
         until(lambda: served.state().status == "RUNNING", "healthy application")
-        recovery = time.monotonic() - killed
+        recovery = time.monotonic() - killed_at
     with capsys.disabled():
         failures = ", ".join(f"{count} x {outcome}" for outcome, count in load.failures().items()) or "none"
         print(f"\n{victim}: last failure after {seconds:.1f} s, healthy after {recovery:.1f} s; failed: {failures}")

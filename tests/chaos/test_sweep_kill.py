@@ -41,7 +41,10 @@ EPOCHS = Epochs(baseline=5, joint=5)
 
 
 def outcome(study: Study) -> list[tuple[Any, ...]]:
-    return [(t.number, t.state.name, t.params, t.value, t.intermediate_values) for t in study.trials()]
+    return [
+        (trial.number, trial.state.name, trial.params, trial.value, trial.intermediate_values)
+        for trial in study.trials()
+    ]
 
 
 def uninterrupted(config: JobConfig, folder: Path) -> Study:
@@ -157,7 +160,11 @@ def test_a_trial_whose_process_ends_is_restarted(tmp_path: Path) -> None:
         assert_ended([trial])
         sweep.wait_until(lambda: len(trials_of_evaluations(runs / "s")) > before + 2, "more evaluations")
         events = [event for event, _ in entries(runs / "s-t000" / "tracking.jsonl") if event is not None]
-        updates = [e["step"] for e in events if e["event"] == "metrics" and "baseline/gradient_norm" in e["values"]]
+        updates = [
+            event["step"]
+            for event in events
+            if event["event"] == "metrics" and "baseline/gradient_norm" in event["values"]
+        ]
         assert updates == list(range(1, len(updates) + 1))
         (trial,) = trials_of(sweep)
         trial.kill()

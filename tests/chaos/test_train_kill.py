@@ -37,7 +37,11 @@ class Job(Running):
         log = self.run / "tracking.jsonl"
         lines = log.read_text().splitlines() if log.exists() else []
         events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [e["step"] for e in events if e["event"] == "metrics" and f"{stage}/train_loss" in e["values"]]
+        return [
+            event["step"]
+            for event in events
+            if event["event"] == "metrics" and f"{stage}/train_loss" in event["values"]
+        ]
 
     def wait_for_a_checkpoint_in_an_epoch(self) -> None:
         def is_saved() -> bool:

@@ -29,9 +29,11 @@ def container_engine() -> None:
     """Skips the test if no container of the image can run."""
     if shutil.which("podman") is None or os.geteuid():
         pytest.skip("no cluster of containers: podman and root are needed")
-    done = podman("run", "--rm", *LIMITS, IMAGE, "true", check=False)
-    if done.returncode:
-        pytest.skip(f"no container of {IMAGE} can be run (make test-cluster builds it): {done.stderr.strip()[-300:]}")
+    completed = podman("run", "--rm", *LIMITS, IMAGE, "true", check=False)
+    if completed.returncode:
+        pytest.skip(
+            f"no container of {IMAGE} can be run (make test-cluster builds it): {completed.stderr.strip()[-300:]}"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -36,9 +36,9 @@ _S3, _HEAD, _REDIS, _MLFLOW = range(200, 204)
 
 def podman(*arguments: str, check: bool = True, seconds: float = 120) -> subprocess.CompletedProcess[str]:
     """Runs podman; with `check`, it must succeed."""
-    done = subprocess.run([*PODMAN, *arguments], capture_output=True, text=True, timeout=seconds)
-    assert not check or done.returncode == 0, f"podman {' '.join(arguments)}: {done.stdout}{done.stderr}"
-    return done
+    completed = subprocess.run([*PODMAN, *arguments], capture_output=True, text=True, timeout=seconds)
+    assert not check or completed.returncode == 0, f"podman {' '.join(arguments)}: {completed.stdout}{completed.stderr}"
+    return completed
 
 
 def wait_for(job: subprocess.Popen[str], condition: Callable[[], object], event: str, seconds: float = TIMEOUT) -> None:

@@ -21,9 +21,9 @@ _WITH_SETTINGS = "localhost/agggen-test-base"  # the name in override.yaml
 
 def docker(*arguments: str, seconds: float = 120) -> str:
     """Runs docker, which must succeed; returns its output."""
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=seconds)
-    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stdout}{done.stderr}"
-    return done.stdout
+    completed = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=seconds)
+    assert completed.returncode == 0, f"docker {' '.join(arguments)}: {completed.stdout}{completed.stderr}"
+    return completed.stdout
 
 
 def reason_to_skip() -> str | None:
@@ -32,11 +32,11 @@ def reason_to_skip() -> str | None:
         return "root is needed: only root can change the owner of files"
     for query in (["compose", "version"], ["buildx", "version"], ["version"]):
         try:
-            done = subprocess.run(["docker", *query], capture_output=True, text=True, timeout=60)
+            completed = subprocess.run(["docker", *query], capture_output=True, text=True, timeout=60)
         except FileNotFoundError:
             return "docker is not installed"
-        if done.returncode:
-            return f"docker {' '.join(query)}: {done.stderr.strip()[-300:]} (tests/cluster/dockerd.sh starts one)"
+        if completed.returncode:
+            return f"docker {' '.join(query)}: {completed.stderr.strip()[-300:]} (tests/cluster/dockerd.sh starts one)"
     if shutil.which("debootstrap") is None and not docker("images", "--quiet", BASE):
         return "debootstrap is not installed"
     return None

@@ -64,8 +64,8 @@ def reason_to_skip() -> str | None:
         ["run", "--rm", f"--network={network}", "--memory=512m", "--read-only", *LIMITS, BASE, "true"],
         ["network", "rm", network],
     ):
-        if (done := podman(*command, check=False)).returncode:
-            return f"podman {' '.join(command)}: {done.stderr.strip()[-300:]}"
+        if (completed := podman(*command, check=False)).returncode:
+            return f"podman {' '.join(command)}: {completed.stderr.strip()[-300:]}"
     return None
 
 

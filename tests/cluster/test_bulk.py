@@ -123,10 +123,10 @@ def test_a_shard_whose_node_was_out_of_memory_is_retried(bulk: Bulk, cluster: Cl
         podman("update", "--memory=1200m", node)
         memory_hog = podman("exec", node, "python", "-c", take_all_memory, check=False)
         assert memory_hog.returncode == 137, memory_hog.stdout + memory_hog.stderr
-        done = bulk.parts()
-        assert done < SHARDS, "the job ended before the fault"
+        n_parts = bulk.parts()
+        assert n_parts < SHARDS, "the job ended before the fault"
         podman("update", "--memory=3g", node)
-        enough = min(done + 40, SHARDS)
+        enough = min(n_parts + 40, SHARDS)
         until(lambda: second_attempt() or bulk.parts() >= enough, "second attempt", 240)  # noqa: B023
     assert re.search(r"\d+ shards were retried", bulk.check_success(job))
 
@@ -208,10 +208,10 @@ def test_a_claim_holds_when_clocks_are_five_minutes_apart(bulk: Bulk, cluster: C
     assert 290 < float(now) - time.time() < 310
     address = f"s3://agggen-models/{bulk.out}"
     nodes: list[tuple[str, dict[str, str]]] = [(cluster.head, {}), (worker, ahead)]
-    for (holder, clock), (other, other_clock) in (nodes, nodes[::-1]):
+    for (holder, clock), (second, second_clock) in (nodes, nodes[::-1]):
         holder_process = cluster.driver("python", "-c", HOLD_CLAIM, address, node=holder, env=clock)
         until((cluster.bucket / bulk.out / ".claim").exists, "claim")
-        refused = bulk.start("actors=0", node=other, env=other_clock)
+        refused = bulk.start("actors=0", node=second, env=second_clock)
         assert "another job works on" in output_of(refused, expect=6)
         podman("exec", holder, "touch", "/tmp/enough")
         output_of(holder_process)

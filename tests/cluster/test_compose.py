@@ -37,7 +37,6 @@ FILE = "infra/compose/compose.yaml"
 COPIED = ["LICENSE", "README.md", "constraints.txt", "pyproject.toml", ".dockerignore", "agggen", "platform", "serve"]
 COPIED += ["jobs", "infra"]  # sources of the images, and files of the services
 PORTS = {3000, 5000, 8000, 8265, 9000}
-LEFT_OUT = {"grafana"}
 QUICK = ["training.baseline.epochs=1", "training.joint.epochs=1"]
 # The image lacks pkill.
 INTERRUPT_ENDPOINT = """for process in /proc/[0-9]*; do

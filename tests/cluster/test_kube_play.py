@@ -65,8 +65,10 @@ def test_the_mlflow_pod_responds(container_engine: None, tmp_path: Path) -> None
     podman("network", "create", "--internal", "agggen-pod")
     try:
         play = [*PODMAN, "kube", "play", "--network=agggen-pod", str(manifest)]
-        done = subprocess.run(play, env=os.environ | {"CONTAINERS_CONF": str(limits)}, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        completed = subprocess.run(
+            play, env=os.environ | {"CONTAINERS_CONF": str(limits)}, capture_output=True, text=True
+        )
+        assert completed.returncode == 0, completed.stderr
         container = f"{NAME}-pod-0-mlflow"
         podid = podman("inspect", "--format={{.Pod}}", container).stdout.strip()
         infra = podman("pod", "inspect", "--format={{.InfraContainerID}}", podid).stdout.strip()

@@ -47,8 +47,8 @@ def segmented(records: Sequence[Record], segmenter: FactSegmenter | None = None)
             (facts,) = segmenter.segment([reference.text])
             fact_of = align(record, facts).fact_of
             predicates = [
-                tuple(name for name, fact in zip(record.predicates, fact_of, strict=True) if fact == t)
-                for t in range(len(facts))
+                tuple(name for name, fact in zip(record.predicates, fact_of, strict=True) if fact == number)
+                for number in range(len(facts))
             ]
             facts_with_predicates = tuple(Fact(text, names) for text, names in zip(facts, predicates, strict=True))
             references.append(Reference(reference.text, facts_with_predicates, reference.plan))

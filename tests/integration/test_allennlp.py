@@ -59,8 +59,8 @@ def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("allennlp")
     env = worker_environment(folder, online=False) | {"OMP_NUM_THREADS": "1"}
     command = [environment.python, "-I", TRAINER, folder]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=900)
-    assert done.returncode == 0, done.stderr[-3000:]
+    completed = subprocess.run(command, capture_output=True, text=True, env=env, timeout=900)
+    assert completed.returncode == 0, completed.stderr[-3000:]
     return folder
 
 

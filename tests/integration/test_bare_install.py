@@ -48,20 +48,20 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pinned = (REPO / "constraints.txt").read_text(encoding="utf-8").replace("\ntorch==", "\n# torch==")
     (folder / "constraints.txt").write_text(f"{pinned}\ntorch=={torch}\n", encoding="utf-8")
     pip = [folder / "env" / "bin" / "pip", "install", "--quiet", "--no-compile", "-c", folder / "constraints.txt"]
-    done = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=900)
-    if "No matching distribution found for torch" in done.stderr:
+    completed = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=900)
+    if "No matching distribution found for torch" in completed.stderr:
         pytest.skip(f"the package index of this machine does not have torch {torch}")
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     return folder / "env" / "bin"
 
 
 def run(program: Path, *arguments: str, folder: Path) -> str:
     command = [str(program), *arguments]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT | {"HOME": str(folder)}, timeout=900
     )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    assert completed.returncode == 0, f"{command}\n{completed.stdout}\n{completed.stderr}"
+    return completed.stdout
 
 
 def test_a_model_is_trained_and_used_without_extras(environment: Path, tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ def test_the_output_is_that_of_a_local_job(model: Model, source: Path, tmp_path:
         assert report.progress is not None
         assert report.progress.reused >= 2
         assert published(out) == expected
-        other = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
+        other_model = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
         with pytest.raises(JobError, match=f"serves the bundle {model.fingerprint[:12]}"):
-            generate(other, str(source), str(tmp_path / "mixed"), in_process(other), endpoint=served.url)
+            generate(other_model, str(source), str(tmp_path / "mixed"), in_process(other_model), endpoint=served.url)
 
 
 def test_a_setting_that_requests_cannot_express_is_refused(model: Model, source: Path, tmp_path: Path) -> None:

@@ -19,15 +19,15 @@ def _agggen(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("demo")
-    done = _agggen("demo", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    completed = _agggen("demo", cwd=folder)
+    assert completed.returncode == 0, completed.stderr
     (log,) = folder.glob("runs/elements-*/tracking.jsonl")
     metrics: dict[str, float] = {}
     for line in log.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         metrics |= event["values"] if event["event"] == "metrics" else {}
     (bundle,) = folder.glob("runs/elements-*/bundle")
-    return {"out": done.stdout, "err": done.stderr, "metrics": metrics, "bundle": bundle, "folder": folder}
+    return {"out": completed.stdout, "err": completed.stderr, "metrics": metrics, "bundle": bundle, "folder": folder}
 
 
 def test_the_alignment_and_the_plans_agree_with_gold(demo: dict[str, Any]) -> None:
@@ -59,15 +59,15 @@ def test_the_commands_that_the_demo_suggests_work(demo: dict[str, Any]) -> None:
     program = f"""agggen() {{ {sys.executable} -m agggen_platform.cli.main "$@"; }}\n"""
     printed = []
     for line in tries[:2]:
-        done = subprocess.run(["bash", "-c", program + line], cwd=demo["folder"], capture_output=True, timeout=900)
-        assert done.returncode == 0, done.stderr
-        printed.append(done.stdout)
+        completed = subprocess.run(["bash", "-c", program + line], cwd=demo["folder"], capture_output=True, timeout=900)
+        assert completed.returncode == 0, completed.stderr
+        printed.append(completed.stdout)
 
-    written = json.loads(printed[0])  # new facts, given plan
-    assert written["plan"] == "[block] [symbol period]"
-    assert [fact["predicates"] for fact in written["facts"]] == [["block"], ["symbol", "period"]]
-    assert "".join(fact["text"] for fact in written["facts"]) == written["text"]
-    assert "Xi" in written["text"]  # an out-of-vocabulary word is copied
+    generated = json.loads(printed[0])  # new facts, given plan
+    assert generated["plan"] == "[block] [symbol period]"
+    assert [fact["predicates"] for fact in generated["facts"]] == [["block"], ["symbol", "period"]]
+    assert "".join(fact["text"] for fact in generated["facts"]) == generated["text"]
+    assert "Xi" in generated["text"]  # an out-of-vocabulary word is copied
 
     assert "<svg" in (demo["folder"] / "report" / "report.html").read_text(encoding="utf-8")
     report = json.loads((demo["folder"] / "report" / "report.json").read_text(encoding="utf-8"))

@@ -38,9 +38,11 @@ def test_the_requests_of_the_readme_are_answered(
                 continue
             for words in commands_of(text):
                 if words[0] == "curl":
-                    done = subprocess.run([*words, "--fail-with-body"], capture_output=True, text=True, timeout=120)
-                    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-                    assert '"status": "error"' not in done.stdout.replace('":"', '": "'), done.stdout
+                    completed = subprocess.run(
+                        [*words, "--fail-with-body"], capture_output=True, text=True, timeout=120
+                    )
+                    assert completed.returncode == 0, f"{words}: {completed.stdout}{completed.stderr}"
+                    assert '"status": "error"' not in completed.stdout.replace('":"', '": "'), completed.stdout
                     executed.append("curl")
                 if words[0] == "agggen" and words[1] == "ask":
                     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(records[0]).encode())))

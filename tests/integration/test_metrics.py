@@ -22,7 +22,15 @@ from agggen_platform.training.job import train_job
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.integration.segment_jobs import clause_config
 from tests.integration.segment_jobs import write_corpus as write_texts
-from tests.manifests.exported_metrics import RECORDED, UNRECORDED, MetricLabels, as_json, merged, read, recorded
+from tests.manifests.exported_metrics import (
+    RECORDED,
+    UNRECORDED,
+    MetricLabels,
+    as_json,
+    merged,
+    parse_exposition,
+    recorded,
+)
 from tests.processes import until
 from tests.serve_app import RECORDS, serving
 from tests.unit.training.toy import config_of, write_corpus
@@ -49,35 +57,37 @@ def scrape() -> MetricLabels:
 
     (node,) = [node for node in ray.nodes() if node["Alive"]]
     answer = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=60)
-    return read(answer.raise_for_status().text)
+    return parse_exposition(answer.raise_for_status().text)
 
 
-def scraped(segmented: MetricLabels, seconds: float = 120) -> MetricLabels:
+def scraped(expected: MetricLabels, seconds: float = 120) -> MetricLabels:
     """Scrapes until each expected metric was exported with its labels; gauges of finished jobs disappear.
 
     Labels are compared since the node may still export metrics of earlier tests.
     """
     metrics: MetricLabels = {}
     end = time.monotonic() + seconds
-    while missing := [name for name, labels in segmented.items() if not has_labels(metrics.get(name), labels)]:
-        assert time.monotonic() < end, f"Ray does not export { ({name: segmented[name] for name in missing}) }"
+    while missing := [name for name, labels in expected.items() if not has_labels(metrics.get(name), labels)]:
+        assert time.monotonic() < end, f"Ray does not export { ({name: expected[name] for name in missing}) }"
         time.sleep(1)
         metrics = merged([metrics, scrape()])
     return metrics
 
 
-def has_labels(known: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
+def has_labels(exported: Mapping[str, frozenset[str]] | None, labels: Mapping[str, frozenset[str]]) -> bool:
     """Whether a metric has these labels with at least these values."""
-    return known is not None and all(label in known and values <= known[label] for label, values in labels.items())
+    return exported is not None and all(
+        label in exported and values <= exported[label] for label, values in labels.items()
+    )
 
 
 def queried(*prefixes: str) -> MetricLabels:
     """The recorded metrics with these prefixes that queries use, except `UNRECORDED`."""
     files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
     names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
-    segmented = [name for name in names if name.startswith(prefixes) and name not in UNRECORDED]
-    before = {name: {} for name in segmented} if RECORDING else recorded()
-    return {name: before[name] for name in segmented}
+    queried_names = [name for name in names if name.startswith(prefixes) and name not in UNRECORDED]
+    metrics = {name: {} for name in queried_names} if RECORDING else recorded()
+    return {name: metrics[name] for name in queried_names}
 
 
 def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_path: Path) -> None:
@@ -103,8 +113,14 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
         request = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
         assert client.post("/v1/align", json=request).status_code == 200
         assert client.post("/v1/plan", json={}).status_code == 422
-        own = "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_agggen_records", "ray_agggen_problems"
-        prefixes = *own, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
+        endpoint_prefixes = (
+            "ray_agggen_batch",
+            "ray_agggen_queue",
+            "ray_agggen_worked",
+            "ray_agggen_records",
+            "ray_agggen_problems",
+        )
+        prefixes = *endpoint_prefixes, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
         routes = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
         served = scraped(merged([queried(*prefixes), routes]))
 

@@ -96,14 +96,14 @@ def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:
         connection.sendall((head + "Content-Type: application/x-ndjson\r\n\r\n").encode())
         line = json.dumps(RECORDS[0]).encode() + b"\n"
         connection.sendall(b"%x\r\n%s\r\n" % (len(line), line))
-        read = b""
-        while b'"status": "ok"' not in read:
-            read += connection.recv(65536)
+        received = b""
+        while b'"status": "ok"' not in received:
+            received += connection.recv(65536)
         end = b'{"status": "end"'
-        assert end not in read
+        assert end not in received
         connection.sendall(b"0\r\n\r\n")
-        while end not in read:
-            read += connection.recv(65536)
+        while end not in received:
+            received += connection.recv(65536)
 
 
 def test_stalled_clients_do_not_delay_others_until_the_queue_is_full(served: Endpoint, client: httpx.Client) -> None:

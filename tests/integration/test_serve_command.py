@@ -84,9 +84,10 @@ def listening(pid: int) -> set[tuple[str, str, int]]:
     sockets = set()
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         with suppress(psutil.Error):
-            for own in process.net_connections("inet"):
-                if own.status == psutil.CONN_LISTEN or (own.type == socket.SOCK_DGRAM and own.laddr and not own.raddr):
-                    sockets.add((_process_name(process), own.laddr.ip, own.laddr.port))
+            for connection in process.net_connections("inet"):
+                is_datagram_server = connection.type == socket.SOCK_DGRAM and connection.laddr and not connection.raddr
+                if connection.status == psutil.CONN_LISTEN or is_datagram_server:
+                    sockets.add((_process_name(process), connection.laddr.ip, connection.laddr.port))
     return sockets
 
 
@@ -115,7 +116,7 @@ def test_serve_opens_only_documented_ports_finishes_active_requests_and_leaves_n
         assert url in served.output().splitlines()
         sockets, proxy = listening(served.process.pid), ("ray::ProxyActor", "127.0.0.1", port)
         assert proxy in sockets
-        assert not [own for own in sockets - {proxy} if not (own[0].startswith(RAY_NAMES) and own[2] > 10000)]
+        assert all(name.startswith(RAY_NAMES) and port > 10000 for name, _, port in sockets - {proxy})
         assert set(_calls_without_a_token(sockets)) <= {"UNAUTHENTICATED", "UNIMPLEMENTED"}
 
         first_record_sent, resume = threading.Event(), threading.Event()

@@ -30,9 +30,9 @@ def test_an_endpoint_scaled_to_zero_is_ready_and_probes_start_no_generator(bundl
         assert http.get("/readyz", timeout=60).status_code == 200
         until(lambda: not replicas("Generator"), "removal of all generators")
         for _ in range(8):
-            began = time.monotonic()
+            started_at = time.monotonic()
             assert http.get("/readyz", timeout=60).status_code == 200
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - started_at < 5
             time.sleep(1)
             assert not replicas("Generator")
         response = http.post("/v1/generate", json={"records": RECORDS}, timeout=120)

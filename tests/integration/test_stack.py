@@ -68,9 +68,9 @@ class StackCommand:
         """Runs `agggen` in `folder` with the stack's environment; returns its output."""
         command = [sys.executable, "-m", "agggen_platform.cli.main", *map(str, words)]
         env = os.environ | PATHS | self.env
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
-        assert done.returncode == expect, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        completed = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
+        assert completed.returncode == expect, completed.stdout + completed.stderr
+        return completed.stdout + completed.stderr
 
     def mlflow(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         """The JSON response of MLflow's REST API, which must succeed."""
@@ -252,10 +252,10 @@ def doctor(stack: StackCommand, folder: Path, **variables: str) -> tuple[int, di
     command = [sys.executable, "-m", "agggen_platform.cli.main", "doctor", "--json", *areas]
     environment = os.environ | PATHS | stack.env | variables
     command.append("storage.url=s3://agggen-models/runs")
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
-    assert not any(secret in done.stdout + done.stderr for secret in stack.secrets.values())
-    findings = json.loads(done.stdout)["findings"]
-    return done.returncode, {f"{finding['area']} {finding['subject']}": finding for finding in findings}
+    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    assert not any(secret in completed.stdout + completed.stderr for secret in stack.secrets.values())
+    findings = json.loads(completed.stdout)["findings"]
+    return completed.returncode, {f"{finding['area']} {finding['subject']}": finding for finding in findings}
 
 
 def test_doctor_finds_no_fault_and_leaves_no_files(stack: StackCommand, tmp_path: Path) -> None:

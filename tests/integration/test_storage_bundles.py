@@ -186,8 +186,8 @@ def test_the_cache_removes_the_least_recently_used_bundles(
     assert (a.exists(), b.exists(), c.exists()) == (True, False, True)
     assert get_bundle(f"{s3}/b") == b and b.exists()
     assert not a.exists()
-    for wrong in ("0", "many", "inf"):
-        monkeypatch.setenv("AGGGEN_CACHE_GB", wrong)
+    for invalid in ("0", "many", "inf"):
+        monkeypatch.setenv("AGGGEN_CACHE_GB", invalid)
         b.joinpath("manifest.json").unlink()
-        with pytest.raises(ConfigError, match=f"AGGGEN_CACHE_GB must be a number above 0, not '{wrong}'"):
+        with pytest.raises(ConfigError, match=f"AGGGEN_CACHE_GB must be a number above 0, not '{invalid}'"):
             get_bundle(f"{s3}/b")

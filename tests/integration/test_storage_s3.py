@@ -77,9 +77,9 @@ def test_the_error_after_the_last_attempt_has_the_number_of_attempts(folder: Fol
     faulty_s3.inject("503", -1)
     with pytest.raises(
         StorageError, match=r"cannot write s3://.*/some/where/x: http.* failed 4 times .* SlowDown"
-    ) as e:
+    ) as raised:
         folder.write("x", b"")
-    assert e.value.exit_code == 5
+    assert raised.value.exit_code == 5
     assert faulty_s3.count() == 4
 
 

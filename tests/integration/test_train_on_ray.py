@@ -76,11 +76,11 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_resumes(config: JobConfig, tm
     assert stopped.value.exit_code == 130
     assert not (tmp_path / "cut" / "bundle").exists()
     second: list[TrainingEvent] = []
-    done = train_job(config, "cut", runs_dir=tmp_path, show=second.append)
+    trained = train_job(config, "cut", runs_dir=tmp_path, show=second.append)
     for stage in ("baseline", "joint"):
         assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "missing or repeated"
     for name, value in fault_free.bundle.metrics.items():
-        assert done.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
+        assert trained.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
 
 
 def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: Path) -> None:

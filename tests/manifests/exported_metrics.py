@@ -36,7 +36,7 @@ MetricLabels = dict[str, dict[str, frozenset[str]]]
 """The labels of each metric, and for labels in `VALUED` their values (else empty sets)."""
 
 
-def read(text: str) -> MetricLabels:
+def parse_exposition(text: str) -> MetricLabels:
     """The metrics of a Prometheus exposition, by sample name."""
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return merged(
@@ -47,11 +47,11 @@ def read(text: str) -> MetricLabels:
 
 def merged(scrapes: Iterable[MetricLabels]) -> MetricLabels:
     union: MetricLabels = {}
-    for known in scrapes:
-        for name, labels in known.items():
-            known_values = union.setdefault(name, {})
+    for scrape in scrapes:
+        for name, labels in scrape.items():
+            label_values = union.setdefault(name, {})
             for label, values in labels.items():
-                known_values[label] = known_values.get(label, frozenset()) | values
+                label_values[label] = label_values.get(label, frozenset()) | values
     return union
 
 
@@ -63,8 +63,12 @@ def recorded() -> MetricLabels:
 def job_metrics() -> MetricLabels:
     items = frozenset(field.name for counts in (bulk.Counts, segmentation.Counts) for field in fields(counts))
     values = {"item": items}
-    known = {metric: {label: values.get(label, frozenset()) for label in metric.labels} for metric in METRICS}
-    return {f"ray_{m.name}{'_total' if m.kind == 'counter' else ''}": labels for m, labels in known.items()}
+    return {
+        f"ray_{metric.name}{'_total' if metric.kind == 'counter' else ''}": {
+            label: values.get(label, frozenset()) for label in metric.labels
+        }
+        for metric in METRICS
+    }
 
 
 @cache
@@ -74,8 +78,10 @@ def all_metrics() -> MetricLabels:
     return merged([recorded(), job_metrics(), unrecorded])
 
 
-def as_json(known: MetricLabels) -> str:
+def as_json(metrics: MetricLabels) -> str:
     """The content of `ray_metrics.json`: one line per metric."""
-    metrics = {name: {label: sorted(values) for label, values in known[name].items()} for name in sorted(known)}
-    lines = [f"{json.dumps(name)}: {json.dumps(labels, sort_keys=True)}" for name, labels in metrics.items()]
+    sorted_values = {
+        name: {label: sorted(values) for label, values in metrics[name].items()} for name in sorted(metrics)
+    }
+    lines = [f"{json.dumps(name)}: {json.dumps(labels, sort_keys=True)}" for name, labels in sorted_values.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -103,6 +103,6 @@ def test_a_wrong_secret_is_named_and_not_shown(
     if content is not None:
         path.write_text(content)
     command = [sys.executable, "-I", str(FOLDER / "start.py"), *HOSTS]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 1 and str(path) in done.stderr and message in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert completed.returncode == 1 and str(path) in completed.stderr and message in completed.stderr
+    assert "Traceback" not in completed.stderr

@@ -62,13 +62,13 @@ promtool = partial(run_program, "promtool", install="apt install prometheus")
 @pytest.mark.parametrize(("place", "query"), list(queries()))
 def test_queries_use_exported_metrics_and_labels(place: str, query: str) -> None:
     records = {rule["record"] for rule in rules() if "record" in rule}
-    known = all_metrics()
+    exported = all_metrics()
     query = substituted(query)
     for name in re.findall(r"\b(?:up|ray_\w+|agggen[_:][\w:]+)\b", re.sub(r"\"[^\"]*\"", "", query)):
-        assert name in known or name in records, f"{place}: {name} is not exported"
+        assert name in exported or name in records, f"{place}: {name} is not exported"
     for name, matchers in re.findall(r"([a-z_:0-9]+)\{([^}]*)\}", query):
         labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers))
-        assert name in records or labels <= known[name].keys() | TARGET_LABELS, f"{place}: unknown labels of {name}"
+        assert name in records or labels <= exported[name].keys() | TARGET_LABELS, f"{place}: unknown labels of {name}"
 
 
 def test_promtool_accepts_the_rules_and_the_queries_of_dashboards(tmp_path: Path) -> None:

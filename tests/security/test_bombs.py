@@ -64,9 +64,9 @@ SIZES = {"width": 200_000, "layers": 10**7, "feed_forward": 10**10, "predicate_d
 @pytest.mark.usefixtures("memory_limit")
 def test_sizes_that_do_not_fit_the_weights_are_refused(tmp_path: Path, name: str, size: int) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
-    described = json.loads((bundle / "bundle.json").read_text())
-    described["model"][name] = size
-    (bundle / "bundle.json").write_text(json.dumps(described))
+    description = json.loads((bundle / "bundle.json").read_text())
+    description["model"][name] = size
+    (bundle / "bundle.json").write_text(json.dumps(description))
     fix_manifest(bundle, "bundle.json")
     with pytest.raises(BundleError, match="does not fit the bundle's configuration: it has"):
         load_bundle(bundle)

@@ -123,12 +123,12 @@ def bundle_with_archive(tmp_path: Path, canary: Canary) -> Path:
 def test_the_allennlp_archive_of_a_bundle_is_run_only_with_run_archives(
     run: Run, tmp_path: Path, bundle_with_archive: Path, canary: Canary, command: str
 ) -> None:
-    name, *allowed = command.split()
+    name, *flags = command.split()
     records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
     options = ("-i", records) if name == "align" else ("--corpus", "elements", "--limit", "1")
-    code, out, err = run(name, bundle_with_archive, *options, *allowed)
-    assert canary.was_loaded == bool(allowed)
-    if not allowed:
+    code, out, err = run(name, bundle_with_archive, *options, *flags)
+    assert canary.was_loaded == bool(flags)
+    if not flags:
         assert (code, out) == (2, "")
         assert "runs its author's code" in err and "--run-archives" in err
 

@@ -128,9 +128,9 @@ def test_training_workers_refuse_pickles_in_parquet(tmp_path: Path, canary: Cana
     path = tmp_path / "run" / prepared_path / "train.parquet"
     pq.write_table(pa.table({"id": pickles(canary)}), path)
     size, digest = verified.measure(path)
-    described = json.loads(folder.read(f"{prepared_path}/encoder.json") or b"")
-    described["files"]["train"] = {"size": size, "sha256": digest}
-    folder.write(f"{prepared_path}/encoder.json", json.dumps(described).encode())
+    description = json.loads(folder.read(f"{prepared_path}/encoder.json") or b"")
+    description["files"]["train"] = {"size": size, "sha256": digest}
+    folder.write(f"{prepared_path}/encoder.json", json.dumps(description).encode())
     with pytest.raises(CorpusError, match=r"train\.parquet: the column 'id' has values of the extension type"):
         read_prepared(folder, prepared_path)
     assert not canary.was_loaded

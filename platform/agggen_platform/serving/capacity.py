@@ -1,4 +1,4 @@
-"""Checks that a cluster has the CPUs and GPUs for an endpoint; without them, Ray Serve would wait and only log it."""
+"""Checks that a cluster has enough CPUs and GPUs for an endpoint; otherwise, Ray Serve would wait without an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen_platform.serving.errors import CapacityError
 
 @dataclass(frozen=True)
 class Resources:
-    """CPUs and GPUs, of a node or cluster, or required by replicas."""
+    """CPUs and GPUs of a node or cluster, or those that replicas require."""
 
     cpus: float = 0.0
     gpus: float = 0.0
@@ -23,7 +23,7 @@ class Resources:
         return Resources(self.cpus + other.cpus, self.gpus + other.gpus)
 
     def can_fit(self, other: Resources) -> bool:
-        """Whether `other` is at most this, up to rounding errors."""
+        """Whether these resources suffice for `other`, up to rounding errors."""
         return other.cpus <= self.cpus + 1e-6 and other.gpus <= self.gpus + 1e-6
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Resources:
 
 
 GENERATORS_PER_PLANNER = 8
-"""Generators per planner and per ingress replica, which need only a few milliseconds per record."""
+"""Generators per planner and per ingress replica: planners and ingress need only a few milliseconds per record."""
 _MAX_GENERATORS = 1000
 
 
@@ -50,11 +50,11 @@ def with_max_replicas(config: ServeConfig, nodes: Sequence[Mapping[str, float]])
 
     ``update=beside`` reserves resources for one more replica of each deployment: new ones start before old ones stop.
     """
-    generator, beside = config.generator, config.update == "beside"
+    generator, spare = config.generator, 1 if config.update == "beside" else 0
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
     cluster = sum(map(Resources.from_resources, nodes), Resources())
-    reserved = one_replica_each(config) if beside else Resources()
-    count = min(_MAX_GENERATORS, workers_that_fit(replica, nodes) - beside if replica else 1)
+    reserved = one_replica_each(config) if spare else Resources()
+    count = min(_MAX_GENERATORS, workers_that_fit(replica, nodes) - spare if replica else 1)
     while count > 1 and not cluster.can_fit(maximum_resources(_with_generators(config, count)) + reserved):
         count -= 1
     return _with_generators(config, count)
@@ -63,39 +63,39 @@ def with_max_replicas(config: ServeConfig, nodes: Sequence[Mapping[str, float]])
 def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
     """`config` with each unset `max_replicas` set for at most `count` generators."""
 
-    def bounded(role: ReplicaConfig, limit: int) -> ReplicaConfig:
+    def with_maximum(role: ReplicaConfig, limit: int) -> ReplicaConfig:
         return replace(role, max_replicas=max(1, limit, role.min_replicas)) if role.max_replicas is None else role
 
-    generator = bounded(config.generator, count)
+    generator = with_maximum(config.generator, count)
     planners = -(-(generator.max_replicas or 1) // GENERATORS_PER_PLANNER)
-    ingress, planner = bounded(config.ingress, planners), bounded(config.planner, planners)
+    ingress, planner = with_maximum(config.ingress, planners), with_maximum(config.planner, planners)
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 
 
-def _total(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Resources:
-    needed = ((role, replicas(role)) for role in _roles(config).values())
-    return sum((Resources(role.cpus * count, role.gpus * count) for role, count in needed), Resources())
+def _sum_resources(config: ServeConfig, count_replicas: Callable[[ReplicaConfig], int]) -> Resources:
+    counts = ((role, count_replicas(role)) for role in _roles(config).values())
+    return sum((Resources(role.cpus * count, role.gpus * count) for role, count in counts), Resources())
 
 
 def one_replica_each(config: ServeConfig) -> Resources:
     """The resources for one replica of each deployment."""
-    return _total(config, lambda role: 1)
+    return _sum_resources(config, lambda role: 1)
 
 
 def minimum_resources(config: ServeConfig) -> Resources:
     """The resources for `min_replicas` (at least 1) of each deployment."""
-    return _total(config, lambda role: max(1, role.min_replicas))
+    return _sum_resources(config, lambda role: max(1, role.min_replicas))
 
 
 def maximum_resources(config: ServeConfig) -> Resources:
     """The resources for `max_replicas` of each deployment; where unset, for `min_replicas` (at least 1)."""
-    return _total(config, lambda role: role.max_replicas or max(1, role.min_replicas))
+    return _sum_resources(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
 
 def local_cpus(config: ServeConfig) -> int:
     """The logical CPUs of a local cluster: twice the machine's CPUs or those of all replicas, whichever is more.
 
-    Twice, because replicas of the old and the new bundle run during an update; Ray uses CPUs only for scheduling.
+    The factor of two is for updates, when replicas of two bundles run; Ray uses logical CPUs only for scheduling.
     Raises CapacityError if `minimum_resources` needs more CPUs than the machine has.
     """
     machine = os.cpu_count() or 1

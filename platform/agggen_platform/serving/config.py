@@ -43,8 +43,9 @@ class HttpConfig:
     def url(self) -> str:
         """The endpoint's URL for clients on this machine."""
         host = self.host.strip("[]")
-        shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
-        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}"
+        if host in ("0.0.0.0", "::"):
+            host = "localhost"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     def listen(self) -> socket.socket:
         """A socket listening on host and port; raises PortError if the port is taken."""
@@ -52,7 +53,7 @@ class HttpConfig:
         try:
             return socket.create_server((host, self.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         except OSError as error:
-            reason = str(error.strerror).partition(" (while")[0]  # drop the address, which create_server repeats
+            reason = str(error.strerror).partition(" (while")[0]  # without the address, which create_server appends
             raise PortError(f"cannot listen at {host}:{self.port} ({reason}): choose another http.port") from error
 
 
@@ -62,14 +63,14 @@ class ReplicaConfig:
 
     min_replicas: int = 1
     max_replicas: int | None = None
-    """None: as many generators as fit on the cluster at deployment, including nodes that its autoscaler may add, and
-    one ingress and one planner per eight generators."""
+    """None: as many generators as fit on the cluster at deployment, including nodes that its autoscaler may add; one
+    ingress and one planner per eight generators."""
     target_records: float = 64.0
     """Target number of queued and active records (ingress: requests) per replica. Ray Serve adds replicas after three
-    seconds above it, and removes replicas after `downscale_delay_s` below it."""
+    seconds above the target, and removes replicas after `downscale_delay_s` below the target."""
     downscale_delay_s: float = 60.0
     cpus: float = 1.0  # CPUs reserved per replica, and number of torch threads
-    gpus: float = 0.0
+    gpus: float = 0.0  # GPUs reserved per replica
 
     def __post_init__(self) -> None:
         minima = {"min_replicas": 0, "target_records": 0.01, "downscale_delay_s": 0, "cpus": 0, "gpus": 0}
@@ -95,7 +96,7 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """Limits of a request; a request that exceeds one is rejected before it is processed."""
+    """Limits of a request; a request that exceeds a limit is rejected before it is processed."""
 
     body_bytes: int = 4 << 20
     stream_bytes: int = 64 << 20  # body of one :stream request

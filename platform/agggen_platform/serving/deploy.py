@@ -55,7 +55,7 @@ class State:
     """The application's state in Ray Serve."""
 
     status: str  # NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING
-    reason: str  # one line on why the application failed; empty if it did not
+    reason: str  # one line about the failure; empty if the application has not failed
 
 
 @contextmanager
@@ -70,14 +70,16 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         CapacityError: the cluster has too few CPUs or GPUs.
         ClusterError: no cluster answers at `address`, or a local cluster does not start.
     """
-    config = _checked(config)
+    config = _with_checked_keys(config)
     local = starts_cluster(address)
     if local:
         _check_local(config)
         # Serve replaces a dead proxy after three failed health checks: half a minute with the default period.
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
-        os.environ.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")  # 0.1 doubles the idle controller's CPU time
-        os.environ.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")  # 100 costs each replica 3 ms a second
+        # The default of 0.1 s doubles the idle controller's CPU time.
+        os.environ.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")
+        # The default of 100 ms costs each replica 3 ms of CPU time a second.
+        os.environ.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")
         os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default lowers the CPU priority of replicas
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
         nodes = cluster_nodes()
@@ -110,7 +112,7 @@ class Endpoint:
             # No request timeout: streams may take long, and each of their records has its own deadline.
             try:
                 serve.start(http_options=asdict(config.http), proxy_location="HeadOnly" if local else "EveryNode")
-            except RayActorError:  # Serve replaced a proxy that started too slowly; `deploy` waits for its successor
+            except RayActorError:  # Serve replaced a proxy that started too slowly; `deploy` waits for the new proxy
                 if serve_address() is None:
                     raise
         host, port = serve_address() or (config.http.host, config.http.port)
@@ -133,11 +135,11 @@ class Endpoint:
         previous = self.target
         self._apply(target)
         try:
-            self._wait(stop)
+            self._wait_until_running(stop)
         except DeployError:
             if previous is not None:
                 self._apply(previous)
-                self._wait(stop)
+                self._wait_until_running(stop)
             raise
         self.target = target
 
@@ -149,7 +151,8 @@ class Endpoint:
         if application is None:
             return State("NOT_STARTED", "")
         failed = ("DEPLOY_FAILED", "UNHEALTHY")
-        messages = [part.message for part in application.deployments.values() if part.status in failed]
+        deployments = application.deployments.values()
+        messages = [deployment.message for deployment in deployments if deployment.status in failed]
         return State(application.status.value, _reason([*messages, application.message][0]))
 
     def shut_down(self) -> None:
@@ -161,7 +164,7 @@ class Endpoint:
             return
         if self.target is not None:
             self._drain(self.target)
-        if self._started_serve and not self._others():
+        if self._started_serve and not self._other_applications():
             serve.shutdown()
         elif self._deployed:
             serve.delete(APPLICATION)
@@ -189,33 +192,33 @@ class Endpoint:
     # --- deploying --------------------------------------------------------------------------------------------------
 
     def _apply(self, target: Target, *overridden: dict[str, Any]) -> None:
-        others = self._others()
-        for name, details in others.items():
+        other_applications = self._other_applications()
+        for name, details in other_applications.items():
             if details["route_prefix"] == "/":
                 raise CapacityError(
                     f"the application {name!r} is already deployed at {self.url}: `serve delete {name}` removes it"
                 )
         application = application_of(target.pinned(self.config)) | {"deployments": list(overridden)}
-        kept = [details.get("deployed_app_config") for details in others.values()]
-        deploy_applications([*filter(None, kept), application])
+        other_configs = [details.get("deployed_app_config") for details in other_applications.values()]
+        deploy_applications([*filter(None, other_configs), application])
         self._deployed = True
 
-    def _others(self) -> dict[str, dict[str, Any]]:
+    def _other_applications(self) -> dict[str, dict[str, Any]]:
         """Serve's details of all other applications, by name."""
         return {name: details for name, details in deployed_applications().items() if name != APPLICATION}
 
-    def _wait(self, stop: Stop) -> None:
+    def _wait_until_running(self, stop: Stop) -> None:
         from ray import serve
 
-        noted = time.monotonic()
+        last_note_at = time.monotonic()
         while (state := self.state()).status != "RUNNING":
             if stop():
                 raise Stopped
             if state.status == "DEPLOY_FAILED":
                 raise DeployError(f"the endpoint does not start: {state.reason}")
-            if time.monotonic() - noted > _SECONDS_BETWEEN_NOTES:
-                noted = time.monotonic()
-                self._say(f"replicas are starting ({self._waiting_for()})")
+            if time.monotonic() - last_note_at > _SECONDS_BETWEEN_NOTES:
+                last_note_at = time.monotonic()
+                self._say(f"replicas are starting ({self._describe_replicas()})")
             time.sleep(_POLL_SECONDS)
         deadline = time.monotonic() + _PROXY_SECONDS
         while (proxies := serve.status().proxies.values()) and "HEALTHY" not in proxies:
@@ -226,7 +229,7 @@ class Endpoint:
             time.sleep(_POLL_SECONDS)
         wait_for_proxies()
 
-    def _waiting_for(self) -> str:
+    def _describe_replicas(self) -> str:
         from ray import serve
 
         application = serve.status().applications.get(APPLICATION)
@@ -248,7 +251,7 @@ def deploy_file(config: ServeConfig, target: Target) -> str:
     """The content of a ``serve deploy`` YAML file that serves the bundle with these settings."""
     import yaml
 
-    config = target.pinned(_checked(config))
+    config = target.pinned(_with_checked_keys(config))
     content = {
         "proxy_location": "EveryNode",
         "http_options": asdict(config.http),
@@ -257,24 +260,25 @@ def deploy_file(config: ServeConfig, target: Target) -> str:
     return yaml.safe_dump(content, sort_keys=False).rstrip()
 
 
-def _checked(config: ServeConfig) -> ServeConfig:
+def _with_checked_keys(config: ServeConfig) -> ServeConfig:
+    """`config` with the absolute path of the keys file; raises ConfigError if a keys file is required and missing."""
     check_keys_required(config)
-    keys = config.security.keys_file
-    if keys is None:
+    file = config.security.keys_file
+    if file is None:
         return config
-    return replace(config, security=replace(config.security, keys_file=str(Path(keys).absolute())))
+    return replace(config, security=replace(config.security, keys_file=str(Path(file).absolute())))
 
 
 def _check_local(config: ServeConfig) -> None:
     """Checks the keys file, CPUs and port on this machine before anything is started."""
-    keys = config.security.keys_file
-    if keys is not None and not Path(keys).is_file():
-        raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} creates it")
+    file = config.security.keys_file
+    if file is not None and not Path(file).is_file():
+        raise ConfigError(f"there is no keys file {file}: agggen serve-key NAME --file {file} creates it")
     local_cpus(config)
     config.http.listen().close()
 
 
 def _reason(message: str) -> str:
-    """The last line of a message (often a traceback) of Serve, without the exception's name."""
+    """The last line of a message of Serve (often a traceback), without the exception's name."""
     lines = [line.strip() for line in _ANSI.sub("", message).splitlines() if line.strip()]
     return re.sub(r"^(ray\.exceptions\.)?[\w.]*(Error|Exception)(\([^)]*\))?: ", "", lines[-1]) if lines else ""

@@ -1,7 +1,7 @@
 """The file of the endpoint's API keys: one key per line, ``NAME sha256:HEX``.
 
 ``#`` starts a comment. A name may have several keys, for rotation. Other users may read the file, because hashes of
-random keys reveal nothing; a file that group or others can write to is refused, because they could add keys.
+random keys reveal nothing; a file that group or others can write to is refused, because others could add keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agggen_platform.serving.config import ServeConfig
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NAME_RULE = "name must consist of at most 64 letters, digits, '.', '_' and '-' and start with a letter or digit"
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
-_LARGEST_FILE = 1 << 20  # bytes
+_MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
         words = line.split("#", 1)[0].split()
         if not words:
             continue
-        where = f"{source}, line {number}"
+        location = f"{source}, line {number}"
         if len(words) != 2:
-            raise ConfigError(f"{where}: expected NAME sha256:HEX")
+            raise ConfigError(f"{location}: expected NAME sha256:HEX")
         if not _NAME.fullmatch(words[0]):
-            raise ConfigError(f"{where}: a {_NAME_RULE}")
+            raise ConfigError(f"{location}: a {_NAME_RULE}")
         match = _HASH.fullmatch(words[1])
         if not match:  # the message does not quote the word, which may be a key written here by mistake
-            raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")
+            raise ConfigError(f"{location}: expected sha256: and 64 lower-case hexadecimal digits after the name")
         key = Key(words[0], bytes.fromhex(match[1]))
         if key.sha256 in keys:
-            raise ConfigError(f"{where}: {keys[key.sha256].name!r} already has this key")
+            raise ConfigError(f"{location}: {keys[key.sha256].name!r} already has this key")
         keys[key.sha256] = key
     return tuple(keys.values())
 
@@ -68,7 +68,7 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     """The keys of a file; raises ConfigError if it is missing, malformed, or others may write to it."""
     try:
         with path.open("rb") as file:
-            return _read(file.fileno(), path)
+            return _read_open_file(file.fileno(), path)
     except OSError as error:
         raise ConfigError(f"the keys file {path} cannot be read: {error.strerror}") from None
 
@@ -86,7 +86,7 @@ def add_key(path: Path, key: Key) -> None:
     """Appends a key; creates the file with mode 0600. Raises OSError, and ConfigError for an invalid file."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _read(descriptor, path)
+        _read_open_file(descriptor, path)
         size = os.fstat(descriptor).st_size
         lacks_newline = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         os.write(descriptor, f"{chr(10) if lacks_newline else ''}{key}\n".encode())  # atomic for concurrent readers
@@ -95,12 +95,12 @@ def add_key(path: Path, key: Key) -> None:
         os.close(descriptor)
 
 
-def _read(descriptor: int, path: Path) -> tuple[Key, ...]:
+def _read_open_file(descriptor: int, path: Path) -> tuple[Key, ...]:
     if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o022:
         raise ConfigError(f"the keys file {path} can be written by others: chmod go-w {path}")
-    data = os.pread(descriptor, _LARGEST_FILE + 1, 0)
-    if len(data) > _LARGEST_FILE:
-        raise ConfigError(f"the keys file {path} is larger than {_LARGEST_FILE} bytes")
+    data = os.pread(descriptor, _MAX_FILE_BYTES + 1, 0)
+    if len(data) > _MAX_FILE_BYTES:
+        raise ConfigError(f"the keys file {path} is larger than {_MAX_FILE_BYTES} bytes")
     try:
         return parse_keys(data.decode(), str(path))
     except UnicodeDecodeError:

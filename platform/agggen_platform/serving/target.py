@@ -42,20 +42,20 @@ def find_target(config: ServeConfig) -> Target:
         RegistryError: the model, version or alias does not exist, or there is no registry.
         StorageError: the store refused access or did not answer.
     """
-    source, shown, expected = config.bundle, config.shown_as, config.fingerprint
+    source, display_address, expected_fingerprint = config.bundle, config.shown_as, config.fingerprint
     if is_model_address(config.bundle):
         version = Registry().version(parse_address(config.bundle))
-        source, shown = version.source, shown or f"{SCHEME}{version}"
-        expected = expected or version.fingerprint or None
-    shown = shown or (source if source in SHIPPED else None)
+        source, display_address = version.source, display_address or f"{SCHEME}{version}"
+        expected_fingerprint = expected_fingerprint or version.fingerprint or None
+    display_address = display_address or (source if source in SHIPPED else None)
     source = Folder(resolve_shipped(source)).address
-    _, actual = fetch(source, expected)
+    _, fingerprint = fetch(source, expected_fingerprint)
     critic = None if config.critic is None else resolve_critic(config.critic)
-    return Target(source, shown or source, actual, critic)
+    return Target(source, display_address or source, fingerprint, critic)
 
 
 def check_target(target: Target) -> None:
-    """Raises BundleError if the bundle cannot generate texts on this CPU, or the critic is missing or cannot judge."""
+    """Raises BundleError if bundle or critic fails its self-test on this CPU, or the critic is missing."""
     if faults := smoke_test(load_bundle(get_bundle(target.source))):
         raise BundleError(f"the bundle {target.display_address} does not pass its self-test: {faults[0]}")
     if target.critic is not None and (faults := smoke_test(open_critic(target.critic)[0])):

@@ -12,8 +12,8 @@ from tests.bulk_jobs import Bulk, numbered_records, published, rejects, write_js
 
 
 def test_too_many_rejects_publish_only_the_rejects(bulk: Bulk, tmp_path: Path) -> None:
-    first, *more = numbered_records(9)
-    path = write_jsonl(tmp_path / "in.jsonl", [first, first, *more])
+    first, *later_records = numbered_records(9)
+    path = write_jsonl(tmp_path / "in.jsonl", [first, first, *later_records])
     with pytest.raises(JobError, match=r"1 of 10 records were rejected \(10.0%, max_reject_share is 1.0%"):
         bulk(source=path)
     assert [reject["line"] for reject in rejects(bulk.out)] == [2]

@@ -24,8 +24,8 @@ SETTINGS = ("critic=included", "n_best=2", "inference.verify=off")
 def library_scores(model: Model) -> list[Mapping[str, float]]:
     generator, config = load_generator(model.address, model.fingerprint, "cpu"), in_process(model, *SETTINGS)
     records = list(numbered_records(RECORDS))
-    written = generator.generate(records, None, False, 2, config.inference)
-    pairs = [(record, text.text) for record, texts in zip(records, written, strict=True) for text in texts]
+    generated = generator.generate(records, None, False, 2, config.inference)
+    pairs = [(record, text.text) for record, texts in zip(records, generated, strict=True) for text in texts]
     checks = check_all([record for record, _ in pairs], [text for _, text in pairs])
     return [{"risk": check.risk} | check.scores for check in checks]
 

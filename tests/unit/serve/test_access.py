@@ -176,7 +176,7 @@ async def test_streams_are_received_ahead_within_their_limits() -> None:
     servers = [Server(part(b"a" * 40)), Server(part(b"b" * 20))]
     bodies = [StreamBody(server.receive, buffer) for server in servers]
     receiving = [asyncio.create_task(body.receive()) for body in bodies]
-    await until(lambda: buffer.waiting == 60)
+    await until(lambda: buffer.unread_bytes == 60)
     for server in servers:  # the buffer is full, since neither body was read
         server.incoming.put_nowait(part(b"c", more=False))
     await asyncio.wait(receiving, timeout=0.05)
@@ -185,7 +185,7 @@ async def test_streams_are_received_ahead_within_their_limits() -> None:
             await collected(body.pieces())
     for body in bodies:
         body.close()
-    assert buffer.waiting == 0
+    assert buffer.unread_bytes == 0
     for task in receiving:
         task.cancel()
 

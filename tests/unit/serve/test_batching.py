@@ -87,7 +87,7 @@ async def test_a_full_queue_refuses_items_until_it_has_room() -> None:
 async def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> None:
     batcher = Doubling(records=1)
     first = await batcher.call_in_progress()
-    assert not batcher.stuck(LONG) and batcher.stuck(0)
+    assert not batcher.is_stuck(LONG) and batcher.is_stuck(0)
     assert codes(await batcher.submit([2, 3], 0.02)) == ["deadline"] * 2
     assert codes(await batcher.submit([4], 0)) == ["deadline"]
     assert batcher.load == 1  # late items are removed from the queue
@@ -99,7 +99,7 @@ async def test_late_items_and_those_of_cancelled_callers_are_not_processed() -> 
         await cancelled
     batcher.free.set()
     assert await waiting == [14]
-    assert not batcher.stuck(0)
+    assert not batcher.is_stuck(0)
     assert batcher.batches == [[1], [7]]
 
 
@@ -123,7 +123,7 @@ async def test_work_is_abandoned_after_its_last_caller_was_cancelled() -> None:
     await until(lambda: checks >= before + 5)  # one caller is still waiting
     second.cancel()
     assert await batcher.submit([1], LONG) == [1]
-    assert batcher.failed_in_a_row == 0
+    assert batcher.consecutive_failures == 0
 
 
 @asynchronous
@@ -132,7 +132,7 @@ async def test_a_failing_item_fails_without_the_others_and_without_details(caplo
     answers = await batcher.submit([*range(1, 13), -1, *range(14, 50)], LONG)
     assert codes(answers) == [*range(2, 26, 2), "internal", *range(28, 100, 2)]
     assert "secret" not in str(answers) and "a secret" in caplog.text and "Traceback" in caplog.text
-    assert batcher.failed_in_a_row == 0
+    assert batcher.consecutive_failures == 0
 
 
 @asynchronous
@@ -141,7 +141,7 @@ async def test_missing_answers_of_a_batch_are_failures() -> None:
     assert await batcher.submit([1, 2], LONG) == [1, 1]  # retried item by item
     broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
     assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
-    assert broken.failed_in_a_row == 2
+    assert broken.consecutive_failures == 2
 
 
 @pytest.mark.parametrize(

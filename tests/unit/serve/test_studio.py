@@ -123,5 +123,5 @@ def test_a_second_model_answers_requests_that_name_it(
 
 
 def test_a_bundle_is_not_compared_with_itself(serve_config: ServeConfig) -> None:
-    with pytest.raises(ConfigError, match="another one"):
+    with pytest.raises(ConfigError, match="choose another bundle"):
         local_app(serve_config, serve_config.bundle)
