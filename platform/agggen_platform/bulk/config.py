@@ -42,12 +42,17 @@ class BulkConfig(ShardedConfig):
 def job_identity(
     config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
 ) -> dict[str, Any]:
-    """All settings and input hashes that affect the output. `inputs`: (name, fingerprint) of each input file."""
+    """All settings and fingerprints that affect the output.
+
+    Args:
+        bundle, critic: their fingerprints.
+        inputs: (name, fingerprint) of each input file.
+    """
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,
         "input": [digest for _, digest in inputs],
-        # With several files, the generated id of a record without an id starts with the file's name.
+        # If there are several files, the generated id of a record without an id starts with the file's name.
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
         **{name: getattr(config, name) for name in SETTINGS},
         **({} if critic is None else {"critic": critic}),
@@ -56,4 +61,5 @@ def job_identity(
 
 
 def fingerprint(identity: dict[str, Any]) -> str:
+    """The fingerprint of the job with this `job_identity`."""
     return sharded.fingerprint({"format": FORMAT, "job": identity})

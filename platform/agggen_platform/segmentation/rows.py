@@ -81,7 +81,7 @@ class RowSegmenter:
             for position, reference in enumerate(references, start=1):
                 error = reference if isinstance(reference, str) else errors.get(reference.text)
                 if error is None and isinstance(reference, Reference):
-                    segmented.append(replace(reference, facts=self._aligned(record, facts[reference.text])))
+                    segmented.append(replace(reference, facts=self._align(record, facts[reference.text])))
                 else:
                     self._reject(number, row["id"], f"reference {position}: {error}")
             self.counts.records += 1
@@ -95,10 +95,10 @@ class RowSegmenter:
         self.rejects.append(Reject(self.address, row, name, reason))
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        """The record and its references, with an error message in place of an invalid reference or record."""
-        earlier = self.duplicates.get(number)
-        if earlier is not None:
-            return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
+        """The record and its references; an error message replaces an invalid record or reference."""
+        first_row = self.duplicates.get(number)
+        if first_row is not None:
+            return f"the id {row['id']!r} occurs a second time, first in row {first_row}"
         try:
             record = record_without_references(row)
         except AggGenError as error:
@@ -117,7 +117,7 @@ class RowSegmenter:
             errors |= failed
         if len(errors) == len(uncached) >= ALL_FAILED:
             raise JobError(
-                f"the segmenter {self.segmenter.name!r} fails on every one of {len(uncached)} texts; on the first with "
+                f"the segmenter {self.segmenter.name!r} failed on all {len(uncached)} texts of a batch; on the first: "
                 f"{next(iter(errors.values()))}"
             )
         self.counts.failed += len(errors)
@@ -129,17 +129,19 @@ class RowSegmenter:
         self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in uncached)
         return cached | segmented, errors
 
-    def _aligned(self, record: Record, facts: tuple[str, ...]) -> tuple[Fact, ...]:
+    def _align(self, record: Record, facts: tuple[str, ...]) -> tuple[Fact, ...]:
         if self.config.alignment == "none":
             return tuple(map(Fact, facts))
-        names: list[list[str]] = [[] for _ in facts]
-        for name, fact in zip(record.predicates, align(record, facts, self.config.alignment).fact_of, strict=True):
+        predicates_by_fact: list[list[str]] = [[] for _ in facts]
+        alignment = align(record, facts, self.config.alignment)
+        for predicate, fact in zip(record.predicates, alignment.fact_of, strict=True):
             if fact is not None:  # for the type checker: by default `align` assigns every triple to a fact
-                names[fact].append(name)
-        return tuple(Fact(text, tuple(predicates)) for text, predicates in zip(facts, names, strict=True))
+                predicates_by_fact[fact].append(predicate)
+        return tuple(Fact(text, tuple(names)) for text, names in zip(facts, predicates_by_fact, strict=True))
 
 
 def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
+    """The reference in `row`, or an error message if it is invalid."""
     try:
         if row is None or row["text"] is None:
             return "the reference has no text"

@@ -48,11 +48,11 @@ class ShardedConfig:
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """A hash that identifies a job; `content`: everything that affects its result, but no settings of speed."""
+    """A hash that identifies a job; `content`: all that affects its result, and nothing else."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def check_unchanged(address: str, before: str, now: str) -> None:
-    """Raises JobError if the fingerprint or version of the input at `address` changed from `before` to `now`."""
-    if now != before:
+def check_unchanged(address: str, expected: str, current: str) -> None:
+    """Raises JobError if the `current` fingerprint or version of the input at `address` is not the `expected` one."""
+    if current != expected:
         raise JobError(f"{address} changed while it was read; wait until it is stable, then run again with --fresh")

@@ -15,7 +15,7 @@ from agggen_platform.storage.folder import Folder
 
 MANIFEST = "manifest.json"
 REJECTS = "rejects.jsonl"
-_JOB = ".job.json"
+_JOB_FILE = ".job.json"
 
 
 class JobFolder(ABC):
@@ -62,8 +62,8 @@ class JobFolder(ABC):
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
         except ValueError:  # not written by agggen; `begin` will refuse the folder
             return None
-        is_own = isinstance(manifest, dict) and manifest.get("job") == self.job
-        return manifest if is_own and self._is_complete(manifest) else None
+        is_of_this_job = isinstance(manifest, dict) and manifest.get("job") == self.job
+        return manifest if is_of_this_job and self._is_complete(manifest) else None
 
     def _is_complete(self, manifest: dict[str, Any]) -> bool:
         sizes = self.folder.sizes()
@@ -98,9 +98,11 @@ class JobFolder(ABC):
             CorpusError: the folder contains other files, or the output of another job.
         """
         job_file = self._read_job_file()
-        if job_file is None and (foreign := [name for name in self.folder.names() if self.is_output_file(name, None)]):
+        names = self.folder.names() if job_file is None else []
+        if foreign_files := [name for name in names if self.is_output_file(name, None)]:
             raise CorpusError(
-                f"{self.folder} contains {foreign[0]}, which is not the output of a {self.kind} job; give another --out"
+                f"{self.folder} contains {foreign_files[0]}, which is not the output of a {self.kind} job; "
+                "give another --out"
             )
         if job_file is not None and job_file["job"] != self.job:
             raise CorpusError(
@@ -109,7 +111,7 @@ class JobFolder(ABC):
             )
         self.folder.remove_partial_files()
         self.folder.delete(MANIFEST)
-        self.folder.write(_JOB, as_json({"kind": self.kind, "job": self.job, "config": config} | members))
+        self.folder.write(_JOB_FILE, as_json({"kind": self.kind, "job": self.job, "config": config} | members))
 
     def clear(self) -> None:
         """Deletes the output of a job of this kind, the manifest first; keeps other files.
@@ -125,10 +127,10 @@ class JobFolder(ABC):
             if self.is_output_file(name, job_file):
                 self.folder.delete(name)
         self.folder.remove_partial_files()
-        self.folder.delete(_JOB)
+        self.folder.delete(_JOB_FILE)
 
     def _read_job_file(self) -> dict[str, Any] | None:
-        content = self.folder.read(_JOB)
+        content = self.folder.read(_JOB_FILE)
         if not content:
             return None
         job_file: dict[str, Any] = json.loads(content)
@@ -141,7 +143,8 @@ def as_json(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
-def _differences(existing: dict[str, Any], new: dict[str, Any]) -> str:
-    pairs = {key: (existing.get(key, "none"), new.get(key, "none")) for key in (existing | new)}
-    changed = [f"{key}: {before} there, {now} now" for key, (before, now) in pairs.items() if before != now]
-    return "; ".join(changed) or "written by another version"
+def _differences(existing: dict[str, Any], requested: dict[str, Any]) -> str:
+    """The settings in which the job in the folder differs from the requested one, for messages."""
+    values = {key: (existing.get(key, "none"), requested.get(key, "none")) for key in (existing | requested)}
+    different = [f"{key}: {old} in the folder, {new} requested" for key, (old, new) in values.items() if old != new]
+    return "; ".join(different) or "written by another version"
