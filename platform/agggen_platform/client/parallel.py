@@ -23,14 +23,14 @@ def in_parallel(inputs: Iterator[P], work: Callable[[P], R], width: Callable[[],
         while len(pending) < 2 * limit and sum(not future.done() for future in pending) < limit:
             if (next_input := next(inputs, None)) is None:
                 break
-            pending.append(_started(work, next_input))
+            pending.append(_start(work, next_input))
         if not pending:
             return
         yield pending.popleft().result()
 
 
-def _started(work: Callable[[P], R], argument: P) -> Future[R]:
-    """Runs `work` in a daemon thread, because threads of an executor would delay the exit of the process."""
+def _start(work: Callable[[P], R], argument: P) -> Future[R]:
+    """Runs `work` in a daemon thread; threads of an executor would delay the exit of the process."""
     future: Future[R] = Future()
 
     def run() -> None:
