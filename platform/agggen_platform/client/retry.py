@@ -65,7 +65,7 @@ class Attempts:
             raise self._deadline_error(cause)
 
     def pause(self, cause: EndpointError) -> None:
-        """Waits before the next attempt; raises `cause` after the last one, DeadlineError if too little time remains."""
+        """Waits before the next attempt; raises `cause` after the last one, DeadlineError if time is too short."""
         self._failures += 1
         if self._failures >= self._retry.attempts:
             raise cause
