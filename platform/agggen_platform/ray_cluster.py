@@ -26,7 +26,7 @@ from agggen_platform.extras import require
 
 OBJECT_STORE_BYTES = 256 << 20
 """Size of a local cluster's object store; Ray's default is a third of the machine's memory."""
-_REACH_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
 
 
 class ClusterError(AggGenError):
@@ -112,7 +112,7 @@ def check_reachable(address: str) -> None:
         address = os.environ.get("RAY_ADDRESS") or (address_file.read_text("utf-8") if address_file.exists() else "")
     host, _, port = address.strip().rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
 
 
 def nodes() -> list[dict[str, float]]:

@@ -70,7 +70,7 @@ class LineIndex:
     records_before: Sequence[int]  # number of records before each position, then the total
     columns: tuple[str, ...]  # columns of a CSV
     delimiter: str  # delimiter of a CSV; empty for JSON lines
-    ids: IdHashes | None  # None if ids may repeat
+    id_hashes: IdHashes | None  # None if ids may repeat
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class InputFile:
     version: str  # see `Folder.version`
     fingerprint: str  # a hash of the file's content
     prefix: str  # the generated id of a record without an id: `prefix` + line or row number; empty for a single file
-    groups: tuple[int, ...] = ()  # number of rows of each row group of a Parquet file
+    group_sizes: tuple[int, ...] = ()  # number of rows of each row group of a Parquet file
     wide: bool = False  # whether a Parquet file has a column for each predicate
     index: LineIndex | None = None  # None for Parquet, and for a CSV that must be copied
 
@@ -91,7 +91,7 @@ class InputFile:
 
     @property
     def rows(self) -> int:
-        return self.index.records_before[-1] if self.index else sum(self.groups)
+        return self.index.records_before[-1] if self.index else sum(self.group_sizes)
 
 
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
@@ -128,7 +128,8 @@ def _inspect(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bo
         raise CorpusError(f"{folder.at(name)} does not exist") from error
     if file.kind == "parquet":
         info = inspect_parquet(folder, name, _check_parquet)
-        return replace(file, fingerprint=info.fingerprint, groups=info.groups, wide="triples" not in info.columns)
+        wide = "triples" not in info.columns
+        return replace(file, fingerprint=info.fingerprint, group_sizes=info.group_sizes, wide=wide)
     hashing_stream = Stream(folder.chunks(name, version=file.version), hashlib.sha256())
     with LineReader(hashing_stream, _BUFFER_BYTES) as stream:
         index = _index_lines(file, stream, shard_rows or SMALLEST_SHARD, unique)
@@ -193,7 +194,7 @@ def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -
         id_hashes.add(unhashed_ids)
     offsets.append(stream.offset)
     records_before.append(count)
-    if triple_per_row and id_hashes and len(IdHashes.repeated([id_hashes])):
+    if triple_per_row and id_hashes and len(IdHashes.find_repeated([id_hashes])):
         return None
     return LineIndex(offsets, line_numbers, records_before, tuple(columns), delimiter, id_hashes)
 
@@ -266,7 +267,7 @@ def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
             name = f"{number:05d}.parquet"
             if work.size(name) is None:
                 _copy_grouped(file, work, name)
-            file = replace(file, folder=work, name=name, groups=inspect_parquet(work, name).groups)
+            file = replace(file, folder=work, name=name, group_sizes=inspect_parquet(work, name).group_sizes)
         files.append(file)
     return files
 
@@ -302,7 +303,7 @@ def _divide(file: InputFile, shard_rows: int) -> Iterator[Shard]:
     prefix = file.prefix if file.index or file.wide else None
     template = Shard(0, file.folder.address, file.name, "", (), 0, 0, file.rows, file.address, prefix=prefix)
     if (index := file.index) is None:
-        yield from divide_parquet(template, file.groups, shard_rows)
+        yield from divide_parquet(template, file.group_sizes, shard_rows)
         return
     block = 0  # the lines from one position of the index to the next
     while block < len(index.line_numbers):
@@ -334,7 +335,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
         return f"{file.address}, {position}"
 
     ids = [
-        (file.index and file.index.ids) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
+        (file.index and file.index.id_hashes) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
         for file in files
     ]
     return find_duplicate_rows(ids, rows_of, read_record, location_of)

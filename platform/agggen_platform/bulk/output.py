@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
-from agggen_platform.sharded.worker import WORK, PartFile, open_part
+from agggen_platform.sharded.worker import WORK_FOLDER, PartFile, open_part
 
 TEXTS = "texts"
 REPORT = "report.json"
-INPUT = f"{WORK}/input"
+INPUT = f"{WORK_FOLDER}/input"
 """The folder for copies of input files that workers cannot read."""
 _JOINED_FILES = ("texts.parquet", "texts.jsonl", REJECTS)
 
@@ -23,7 +23,8 @@ class Output(JobFolder):
     kind, output_name = "bulk generation", "texts"
 
     def is_output_file(self, name: str, job_file: dict[str, Any] | None) -> bool:
-        return name in (MANIFEST, REPORT, *_JOINED_FILES) or name.startswith((f"{TEXTS}/", "rejects/", f"{WORK}/"))
+        folders = (f"{TEXTS}/", "rejects/", f"{WORK_FOLDER}/")
+        return name in (MANIFEST, REPORT, *_JOINED_FILES) or name.startswith(folders)
 
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
         return [*manifest["texts"], *manifest["rejects"]]

@@ -18,7 +18,7 @@ from agggen.records import Plan, Record
 from agggen.verification.critic.critic import Critic
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.records import read_record
-from agggen_platform.sharded.config import ALL_FAILED, JobError
+from agggen_platform.sharded.config import MIN_FAILURES_TO_STOP, JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Tally
 
@@ -158,12 +158,12 @@ class RowWriter:
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
         """The texts of rows as dictionaries with the keys of `text_schema`; `first`: the number of the first row.
 
-        Raises JobError if the generator failed on all of at least `ALL_FAILED` rows.
+        Raises JobError if the generator failed on all rows, and these are at least `MIN_FAILURES_TO_STOP`.
         """
         tasks = [task for number, row in enumerate(rows, start=first) if (task := self._task(row, number))]
         self._generate(tasks)
         failed = sum(task.error is not None for task in tasks)
-        if failed == len(tasks) >= ALL_FAILED:
+        if failed == len(tasks) >= MIN_FAILURES_TO_STOP:
             raise JobError(f"the generator failed on all {failed} records of a batch; on the first: {tasks[0].error}")
         self.counts.failed += failed
         self._score([task for task in tasks if task.error is None])

@@ -20,7 +20,7 @@ from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_unchanged
 from agggen_platform.sharded.output import MANIFEST, JobFolder
 from agggen_platform.sharded.shards import Shard, file_at
-from agggen_platform.sharded.worker import WORK, FinishedShard, PartFile
+from agggen_platform.sharded.worker import WORK_FOLDER, FinishedShard, PartFile
 from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Output(JobFolder):
     kind, output_name = "segmentation", "facts"
 
     def is_output_file(self, name: str, job_file: dict[str, Any] | None) -> bool:
-        if name == MANIFEST or name.startswith(("rejects/", f"{WORK}/")):
+        if name == MANIFEST or name.startswith(("rejects/", f"{WORK_FOLDER}/")):
             return True
         if job_file is None:
             return name.endswith(".parquet")

@@ -14,7 +14,7 @@ from agggen.facts.sentences import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import SegmentConfig
-from agggen_platform.sharded.config import ALL_FAILED, JobError
+from agggen_platform.sharded.config import MIN_FAILURES_TO_STOP, JobError
 from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.sharded.worker import Tally
 
@@ -60,7 +60,7 @@ class RowSegmenter:
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
         """The valid records of rows numbered from `first`, with only those references that have facts.
 
-        Raises JobError if the segmenter failed on all of at least `ALL_FAILED` texts.
+        Raises JobError if the segmenter failed on all texts, and these are at least `MIN_FAILURES_TO_STOP`.
         """
         items = [self._record(row, number) for number, row in enumerate(rows, start=first)]
         texts = dict.fromkeys(
@@ -115,7 +115,7 @@ class RowSegmenter:
             facts, failed = segment_each(self.segmenter, uncached[start : start + self.config.batch_size])
             segmented |= facts
             errors |= failed
-        if len(errors) == len(uncached) >= ALL_FAILED:
+        if len(errors) == len(uncached) >= MIN_FAILURES_TO_STOP:
             raise JobError(
                 f"the segmenter {self.segmenter.name!r} failed on all {len(uncached)} texts of a batch; on the first: "
                 f"{next(iter(errors.values()))}"

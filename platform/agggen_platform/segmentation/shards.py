@@ -23,11 +23,11 @@ class Source:
     split: str
     corpus: str
     fingerprint: str  # a hash of the file's content
-    groups: tuple[int, ...]  # number of rows of each row group
+    group_sizes: tuple[int, ...]  # number of rows of each row group
 
     @property
     def rows(self) -> int:
-        return sum(self.groups)
+        return sum(self.group_sizes)
 
     @property
     def address(self) -> str:
@@ -43,7 +43,7 @@ def open_source(folder: Folder, name: str) -> Source:
     info = shards.inspect_parquet(folder, name, _check_schema)
     split = info.metadata.get("split") or name.rpartition("/")[2].removesuffix(".parquet")
     corpus = info.metadata.get("corpus") or split
-    return Source(folder, name, split, corpus, info.fingerprint, info.groups)
+    return Source(folder, name, split, corpus, info.fingerprint, info.group_sizes)
 
 
 def _check_schema(columns: pa.Schema, address: str) -> None:
@@ -68,5 +68,5 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         lambda _, row, __: row,
     )
     template = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
-    unnumbered = shards.divide_parquet(template, source.groups, rows_per_shard)
+    unnumbered = shards.divide_parquet(template, source.group_sizes, rows_per_shard)
     return shards.with_indices(unnumbered, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)

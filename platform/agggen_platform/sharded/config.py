@@ -11,8 +11,8 @@ from agggen.errors import AggGenError, ConfigError
 
 SMALLEST_SHARD = 64
 """The minimum that ``shard_rows=0`` chooses."""
-ALL_FAILED = 20
-"""If all of at least this many inputs fail, the job stops, because the model or device is probably defective."""
+MIN_FAILURES_TO_STOP = 20
+"""If a whole batch of at least this many inputs fails, the job stops: the model or device is probably defective."""
 
 
 class JobError(AggGenError):
@@ -36,7 +36,7 @@ class ShardedConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
-            raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
+            raise ConfigError(f"max_reject_share must be from 0 to 1, not {self.max_reject_share}")
         if self.actors is not None and self.actors < 0:
             raise ConfigError(f"actors must be 0 (no Ray) or more, not {self.actors}")
         if self.shard_rows < 0:

@@ -84,7 +84,7 @@ def file_at(address: str) -> tuple[Folder, str]:
 
 @dataclass(frozen=True, slots=True)
 class ParquetInfo:
-    groups: tuple[int, ...]  # number of rows of each row group
+    group_sizes: tuple[int, ...]  # number of rows of each row group
     metadata: dict[str, str]  # the metadata of ``agggen.corpora.prepared``, without the key prefix ``agggen.``
     fingerprint: str  # a hash of the file's content
     columns: tuple[str, ...]
@@ -107,7 +107,7 @@ def inspect_parquet(
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
             check(parquet.schema_arrow, address)
             columns, footer = tuple(parquet.schema_arrow.names), parquet.metadata
-            groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+            group_sizes = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
             all_metadata = {key.decode(): value for key, value in (footer.metadata or {}).items()}
     except FileNotFoundError as error:
         raise CorpusError(f"{address} does not exist; create it: agggen prepare NAME --out DIR") from error
@@ -120,7 +120,7 @@ def inspect_parquet(
         for key, value in all_metadata.items()
         if key.startswith(_METADATA_PREFIX)
     }
-    return ParquetInfo(groups, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
+    return ParquetInfo(group_sizes, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
 def check_columns(schema: pa.Schema, expected: pa.Schema, required: Sequence[str], address: str) -> None:
@@ -152,15 +152,15 @@ def _is_readable_as(actual: pa.DataType, expected: pa.DataType) -> bool:
     return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
-def divide_parquet(file: Shard, sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
+def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
     """Divides a Parquet file into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
         file: the fields that all shards have in common.
-        sizes: number of rows of each row group of the file.
+        group_sizes: number of rows of each row group of the file.
     """
     first, groups, rows = 0, list[int](), 0  # the next shard's first row, row groups and number of rows
-    for group, size in enumerate(sizes):
+    for group, size in enumerate(group_sizes):
         if rows and rows + size > rows_per_shard:
             yield replace(file, groups=tuple(groups), first=first, rows=rows)
             first, groups, rows = first + rows, [], 0
@@ -201,11 +201,11 @@ class IdHashes:
     """64-bit hashes of the ids of a file's rows, in a temporary file; 0 for a row without an id."""
 
     def __init__(self) -> None:
-        self._file, self._rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (deleted with this object)
+        self._file, self._n_rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (deleted with this object)
 
     def add(self, ids: Iterable[str]) -> None:
         hashes = np.fromiter(map(hash, ids), np.int64)
-        self._rows += len(hashes)
+        self._n_rows += len(hashes)
         self._file.write(hashes.tobytes())
 
     def rows_of(self, hashes: np.ndarray) -> np.ndarray:
@@ -214,9 +214,9 @@ class IdHashes:
         return np.concatenate(rows) if rows else np.empty(0, np.int64)
 
     @staticmethod
-    def repeated(files: Sequence[IdHashes]) -> np.ndarray:
+    def find_repeated(files: Sequence[IdHashes]) -> np.ndarray:
         """The nonzero hashes that occur more than once in all files; sorts one partition at a time, to bound memory."""
-        partitions = 1 + sum(file._rows for file in files) // (2 * HASHES_PER_BLOCK)
+        partitions = 1 + sum(file._n_rows for file in files) // (2 * HASHES_PER_BLOCK)
         repeated = [np.empty(0, np.int64)]
         for partition in range(partitions):
             hashes = [block[block % partitions == partition] for file in files for _, block in file._blocks()]
@@ -249,7 +249,7 @@ def find_duplicate_rows(
         check: raises AggGenError for an invalid row.
         location_of: (file number, row number, row) -> the location of the record, for messages.
     """
-    repeated = IdHashes.repeated(ids)
+    repeated = IdHashes.find_repeated(ids)
     first_by_id: dict[str, tuple[int, int, Location]] = {}  # (file number, row number, location)
     duplicates: list[dict[int, Location]] = [{} for _ in ids]
     for number, hashes in enumerate(ids if len(repeated) else ()):

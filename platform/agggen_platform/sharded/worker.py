@@ -34,7 +34,7 @@ from agggen_platform.storage.verified import measure
 _log = logging.getLogger(__name__)
 ATTEMPTS = 3
 """Maximum number of workers that may die while processing a shard."""
-WORK = ".work"
+WORK_FOLDER = ".work"
 """The folder of marker files; kept after the job, so that a damaged part can be rewritten."""
 _BEGUN, _DONE = "begun-", "done.json"
 
@@ -231,7 +231,7 @@ def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
 
     A shard that has only the marker of completion gets one attempt, so that a worker reads its markers.
     """
-    markers = [name.rpartition("/") for name in out.names(WORK)]
+    markers = [name.rpartition("/") for name in out.names(WORK_FOLDER)]
     attempts = Counter(folder for folder, _, name in markers if name.startswith(_BEGUN))
     attempts |= Counter({folder: 1 for folder, _, name in markers if name == _DONE})
     return [replace(shard, attempts=attempts[_marker_folder(shard)]) for shard in shards] if attempts else list(shards)
@@ -252,7 +252,7 @@ def dead_nodes() -> set[str]:
 
 
 def _marker_folder(shard: Shard) -> str:
-    return f"{WORK}/{shard.part.rpartition('.')[0]}"
+    return f"{WORK_FOLDER}/{shard.part.rpartition('.')[0]}"
 
 
 def _identity(shard: Shard) -> list[Any]:

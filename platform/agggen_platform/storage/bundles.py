@@ -82,7 +82,7 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: {MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with as_storage_error("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
+    with as_storage_error("store a copy (AGGGEN_CACHE sets its folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_complete(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)

@@ -15,7 +15,8 @@ from typing import Any
 
 from agggen.errors import ConfigError
 from agggen_platform.storage.local import LocalStore
-from agggen_platform.storage.s3 import Policy, S3Store
+from agggen_platform.storage.s3 import S3Store
+from agggen_platform.storage.s3_client import Policy
 
 
 class Folder:

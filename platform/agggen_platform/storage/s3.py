@@ -22,12 +22,10 @@ from typing import Any, TypeVar
 from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect, is_missing
 
-__all__ = ["Policy", "S3Store"]
-
 _CHUNK = 1 << 18  # bytes per read of a download
 _MAX_PARTS = 10_000  # S3's limit per multipart upload
 _CONCURRENT_PARTS = 4
-_TOKEN = "agggen-upload"  # metadata key of the random token that identifies a multipart upload
+_TOKEN_KEY = "agggen-upload"  # metadata key of the random token that identifies a multipart upload
 T = TypeVar("T")
 
 
@@ -94,7 +92,7 @@ class S3Store:
                 return
             except Exception as error:
                 if is_missing(error):
-                    raise FileNotFoundError(self._at(name)) from error
+                    raise FileNotFoundError(self._address(name)) from error
                 attempts.failed(error, self._has_answered, progress=first > start)
 
     @contextmanager
@@ -145,7 +143,7 @@ class S3Store:
             self.write(name, content)
             return
         key, token = self._key(name), uuid.uuid4().hex
-        created = self._call("write", name, self._client.create_multipart_upload, Key=key, Metadata={_TOKEN: token})
+        created = self._call("write", name, self._client.create_multipart_upload, Key=key, Metadata={_TOKEN_KEY: token})
         upload = {"Key": key, "UploadId": created["UploadId"]}
         try:
             self._complete(name, upload, self._upload_parts(name, path, size, upload), token)
@@ -217,7 +215,7 @@ class S3Store:
 
     def _was_sent_with(self, name: str, token: str) -> bool:
         try:
-            return self._head(name)["Metadata"].get(_TOKEN) == token
+            return self._head(name)["Metadata"].get(_TOKEN_KEY) == token
         except FileNotFoundError:
             return False
 
@@ -239,11 +237,11 @@ class S3Store:
     def _key(self, name: str) -> str:
         return "/".join(filter(None, (self.prefix, name)))
 
-    def _at(self, name: str) -> str:
+    def _address(self, name: str) -> str:
         return f"s3://{self.bucket}/{self._key(name)}"
 
     def _attempts(self, verb: str, name: str) -> Attempts:
-        return Attempts(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
+        return Attempts(self.policy, verb, self._address(name), self.bucket, self._client.meta.endpoint_url)
 
     def _call(self, verb: str, name: str, request: Callable[..., T], **arguments: Any) -> T:
         """Makes a request to this bucket, with retries.
@@ -258,7 +256,7 @@ class S3Store:
                 response = request(Bucket=self.bucket, **arguments)
             except Exception as error:
                 if is_missing(error):
-                    raise FileNotFoundError(self._at(name)) from error
+                    raise FileNotFoundError(self._address(name)) from error
                 attempts.failed(error, self._has_answered)
             else:
                 self._has_answered = True
