@@ -48,7 +48,9 @@ class Distillation:
     def __init__(self, teachers: Sequence[Model], data: Dataset, subsets: int, seed: int = 1) -> None:
         by_fingerprint = {teacher.fingerprint: teacher for teacher in teachers}
         self.teachers = [by_fingerprint[fingerprint] for fingerprint in sorted(by_fingerprint)]
-        self.train, self.dev = ([replace(r, references=()) for r in records] for records in (data.train, data.dev))
+        self.train, self.dev = (
+            [replace(record, references=()) for record in records] for records in (data.train, data.dev)
+        )
         for split, records in (("train", self.train), ("dev", self.dev)):
             if not records:
                 raise CorpusError(f"{data.name}: {split} has no records; distillation needs train and dev")
@@ -102,10 +104,10 @@ class Distillation:
                 config = bulk_config(teacher, [*_SETTINGS, *([] if actors is None else [f"actors={actors}"])])
                 generate(teacher, str(inputs), str(folder), config, progress=progress, single_file=True)
                 files.append(folder / "texts.parquet")
-            distilled = self._with_consensus(records, files)
+            distilled_records = self._with_consensus(records, files)
             corpus: dict[str, list[Record]] = {}
             for split, members in splits.items():
-                corpus[split] = [record for record in islice(distilled, len(members)) if record is not None]
+                corpus[split] = [record for record in islice(distilled_records, len(members)) if record is not None]
                 say(f"{split}: {len(corpus[split]):,} of {len(members):,} records have an accepted text")
                 if not corpus[split]:
                     raise CorpusError(f"the check accepts no generated text of {split}; use other teacher models")

@@ -33,9 +33,9 @@ ALL = "all"
 def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
     """The catalogue's names of a corpus and split, read from the metadata if `corpus` is a prepared folder."""
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
-    prepared = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
-    if prepared.is_file():
-        metadata = describe(prepared)
+    prepared_file = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
+    if prepared_file.is_file():
+        metadata = describe(prepared_file)
         return metadata["corpus"], metadata["split"]
     return corpus, split
 
@@ -89,14 +89,14 @@ def task_of(
         ConfigError: a setting, protocol or metric does not exist or cannot be computed here.
         CorpusError: the corpus or split does not exist, or no record has a reference.
     """
-    loaded = load_bundle(path)
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *overrides])
+    loaded_bundle = load_bundle(path)
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded_bundle.inference), *overrides])
     records, split_size, rejects = records_to_evaluate(corpus, split, limit, load_options)
     if rejects:
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
     catalogue_corpus, catalogue_split = catalogue_names(corpus, split)
     return Task(
-        bundle=loaded,
+        bundle=loaded_bundle,
         path=path,
         address=bundle,
         corpus=catalogue_corpus,
@@ -106,7 +106,7 @@ def task_of(
         config=config,
         metrics=TextMetrics(protocol or protocol_of(catalogue_corpus), metrics),
         command=command_line(),
-        segmenter=loaded.fact_segmenter(run_archives),
+        segmenter=loaded_bundle.fact_segmenter(run_archives),
         device=device,
     )
 

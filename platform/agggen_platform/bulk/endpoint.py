@@ -87,8 +87,8 @@ def options_of(requested: InferenceConfig, served: InferenceConfig) -> dict[str,
         ConfigError: a setting that differs between the two has no request option.
     """
     options = {name: getattr(requested, name) for name in _OPTIONS}
-    effective = replace(served, **options, beam=replace(served.beam, beam=requested.beam.beam))
+    effective_config = replace(served, **options, beam=replace(served.beam, beam=requested.beam.beam))
     for field in fields(requested):
-        if getattr(requested, field.name) != getattr(effective, field.name):
+        if getattr(requested, field.name) != getattr(effective_config, field.name):
             raise ConfigError(f"inference.{field.name} cannot be sent to an endpoint: keep the bundle's own value")
     return options | {"beam": requested.beam.beam}

@@ -247,27 +247,27 @@ def _values(
     return read_csv_rows(stream, address, required_columns, delimiter, "keep", columns, line)
 
 
-def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
-    """The files that workers read: the input files, or copies in `work` of files that workers cannot read.
+def prepare_inputs(inputs: list[InputFile], copies: Folder) -> list[InputFile]:
+    """The files that workers read: the input files, or copies in `copies` of files that workers cannot read.
 
     Args:
-        work: the job's folder for copies; complete copies are reused.
+        copies: the job's folder for copies, in which complete copies are reused.
 
     Raises:
         DamagedError: a file changed since `find_inputs`.
     """
     files: list[InputFile] = []
     for number, file in enumerate(inputs):
-        if file.index and file.folder.local is not None and work.local is None:  # other machines can only read `work`
+        if file.index and file.folder.local is not None and copies.local is None:  # other machines cannot read the file
             name = f"{number:05d}.{file.kind}"
-            if work.size(name) != file.index.offsets[-1]:
-                work.upload(name, file.folder.local / file.name)
-            file = replace(file, folder=work, name=name, version=work.version(name))
+            if copies.size(name) != file.index.offsets[-1]:
+                copies.upload(name, file.folder.local / file.name)
+            file = replace(file, folder=copies, name=name, version=copies.version(name))
         elif file.kind == "csv" and not file.index:
             name = f"{number:05d}.parquet"
-            if work.size(name) is None:
-                _copy_grouped(file, work, name)
-            file = replace(file, folder=work, name=name, group_sizes=inspect_parquet(work, name).group_sizes)
+            if copies.size(name) is None:
+                _copy_grouped(file, copies, name)
+            file = replace(file, folder=copies, name=name, group_sizes=inspect_parquet(copies, name).group_sizes)
         files.append(file)
     return files
 
@@ -371,11 +371,11 @@ def _columns(address: str, wide: bool) -> Sequence[str] | None:
     return None if wide else USER_COLUMNS if _kind(address) == "parquet" else record_schema().names
 
 
-def _copy_grouped(file: InputFile, work: Folder, name: str) -> None:
+def _copy_grouped(file: InputFile, copies: Folder, name: str) -> None:
     """Copies a CSV in which the rows of a record are not consecutive to Parquet, one record per row."""
     chunks = file.folder.chunks(file.name, version=file.version)
     with (
-        work.new(name) as path,
+        copies.new(name) as path,
         io.BufferedReader(Stream(chunks), _BUFFER_BYTES) as stream,
         pq.ParquetWriter(path, record_schema(), compression="zstd") as writer,
     ):

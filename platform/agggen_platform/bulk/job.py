@@ -130,9 +130,9 @@ def generate(
             progress=progress,
             log=log,
         )
-        final, seconds = results.progress(), time.monotonic() - start
+        final_progress, seconds = results.progress(), time.monotonic() - start
         report = BulkReport(
-            job=output.job, summary=results.counts, progress=final, retries=results.retries, seconds=seconds
+            job=output.job, summary=results.counts, progress=final_progress, retries=results.retries, seconds=seconds
         )
         settings_of_texts = {
             name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)
@@ -142,7 +142,7 @@ def generate(
             members["critic"] = critic[1]
         check_claim()
         part_files = [file for shard in shards for file in results.finished[shard.index].files]
-        output.finish(part_files, members, _report_content(report, final))
+        output.finish(part_files, members, _report_content(report, final_progress))
         if single_file:
             output.join()
         if log:
@@ -150,14 +150,15 @@ def generate(
         return replace(report, review=texts_to_review())
 
 
-def _report_content(report: BulkReport, final: Progress) -> dict[str, Any]:
+def _report_content(report: BulkReport, progress: Progress) -> dict[str, Any]:
     """The content of ``report.json``."""
+    speeds = progress.counts.speeds(progress.seconds)
     return {
         "job": report.job,
         **report.summary.as_dict(),
         **report.summary.means(),
-        "shards": {"total": final.total, "reused": final.reused, "redone": report.retries},
-        "run": {"records": final.counts.records, "seconds": report.seconds, **final.counts.speeds(final.seconds)},
+        "shards": {"total": progress.total, "reused": progress.reused, "redone": report.retries},
+        "run": {"records": progress.counts.records, "seconds": report.seconds, **speeds},
     }
 
 

@@ -29,11 +29,11 @@ def record_schema() -> pa.Schema:
     line     the first line of the record in a text file, from 1
     error    why the row is invalid
     """
-    prepared = schema()
+    corpus_schema = schema()
     columns = [
         pa.field("id", pa.string()),
-        prepared.field("category"),
-        prepared.field("triples").with_nullable(True),
+        corpus_schema.field("category"),
+        corpus_schema.field("triples").with_nullable(True),
         pa.field("plan", pa.string()),
         pa.field("line", pa.int64()),
         pa.field("error", pa.string()),
@@ -89,7 +89,9 @@ class LineReader(io.BufferedReader):
 
 
 def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
-    triples = [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in record.triples]
+    triples = [
+        {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object} for triple in record.triples
+    ]
     return {"id": record.id, "category": record.category, "triples": triples, "plan": plan, "line": line}
 
 

@@ -64,15 +64,15 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
     """The records at these `rows` by row number; rows are numbered consecutively over all input files."""
     files = prepare_inputs(inputs, Folder(output.folder.at(INPUT)))
     shards = plan_shards(files, _SHARD_ROWS, "{}", unique=False)
-    begins = np.array([shard.rows_before + shard.first for shard in shards])
-    by_shard = defaultdict[int, set[int]](set)
+    first_rows = np.array([shard.rows_before + shard.first for shard in shards])
+    rows_by_shard = defaultdict[int, set[int]](set)
     for row in rows:
-        by_shard[int(np.searchsorted(begins, row, "right")) - 1].add(row)
+        rows_by_shard[int(np.searchsorted(first_rows, row, "right")) - 1].add(row)
 
     records: dict[int, Record] = {}
-    for index, rows_of_shard in by_shard.items():
+    for index, rows_of_shard in rows_by_shard.items():
         for first, batch in read_records(shards[index], BATCH_ROWS):
-            numbered = enumerate(batch, start=shards[index].rows_before + first)
-            records |= {row: read_record(data)[0] for row, data in numbered if row in rows_of_shard}
+            numbered_batch = enumerate(batch, start=shards[index].rows_before + first)
+            records |= {row: read_record(data)[0] for row, data in numbered_batch if row in rows_of_shard}
     output.delete_input_copies()
     return records

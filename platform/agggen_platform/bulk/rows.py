@@ -123,8 +123,8 @@ class Counts(Tally):
     def as_dict(self) -> dict[str, Any]:
         """The JSON form, with sorted keys."""
         lengths = dict(sorted(self.plan_lengths.items(), key=lambda item: int(item[0])))
-        unknown = dict(sorted(self.unknown_predicates.items()))
-        return asdict(self) | {"plan_lengths": lengths, "unknown_predicates": unknown}
+        predicates = dict(sorted(self.unknown_predicates.items()))
+        return asdict(self) | {"plan_lengths": lengths, "unknown_predicates": predicates}
 
 
 @dataclass(slots=True)
@@ -162,10 +162,10 @@ class RowWriter:
         """
         tasks = [task for number, row in enumerate(rows, start=first) if (task := self._task(row, number))]
         self._generate(tasks)
-        failed = sum(task.error is not None for task in tasks)
-        if failed == len(tasks) >= MIN_FAILURES_TO_STOP:
-            raise JobError(f"the generator failed on all {failed} records of a batch; on the first: {tasks[0].error}")
-        self.counts.failed += failed
+        n_failed = sum(task.error is not None for task in tasks)
+        if n_failed == len(tasks) >= MIN_FAILURES_TO_STOP:
+            raise JobError(f"the generator failed on all {n_failed} records of a batch; on the first: {tasks[0].error}")
+        self.counts.failed += n_failed
         self._score([task for task in tasks if task.error is None])
         for task in tasks:
             if task.error is not None:

@@ -206,31 +206,31 @@ class Client:
         objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
         answers = self._send(path, objects, options, attempts)
-        while retryable := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
-            problem = answers[retryable[0]]["error"]
+        while retryable_indices := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
+            problem = answers[retryable_indices[0]]["error"]
             # With the option alone, repeat the whole batch, because log-probabilities depend on all its records.
-            repeated = range(len(answers)) if options.get("alone") else retryable
+            indices_to_repeat = range(len(answers)) if options.get("alone") else retryable_indices
             try:
                 attempts.pause(UnavailableError(describe_problem(problem), problem))
-                new_answers = self._send(path, [objects[index] for index in repeated], options, attempts)
+                new_answers = self._send(path, [objects[index] for index in indices_to_repeat], options, attempts)
             except EndpointError:
                 break  # keep the error answers
-            for index, answer in zip(repeated, new_answers, strict=True):
+            for index, answer in zip(indices_to_repeat, new_answers, strict=True):
                 answers[index] = _reindexed(answer, index, objects[index])
-            if sum(map(_is_retryable, answers)) < len(retryable):
+            if sum(map(_is_retryable, answers)) < len(retryable_indices):
                 attempts.restart()
         return answers
 
     def _send(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
-        request, body = f"POST {self.url}{path}", _json({"records": records, "options": options})
-        answers = call(self._http, "POST", f"{self.url}{path}", attempts, body).get("answers")
+        url, body = f"{self.url}{path}", _json({"records": records, "options": options})
+        answers = call(self._http, "POST", url, attempts, body).get("answers")
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-            raise AnswerError(f"{request}: expected {len(records)} answers, got {count}")
+            raise AnswerError(f"POST {url}: expected {len(records)} answers, got {count}")
         if not all(map(_is_answer, answers)):
-            raise AnswerError(f"{request}: an answer has no status, or the status error without a problem")
+            raise AnswerError(f"POST {url}: an answer has no status, or the status error without a problem")
         if [answer.get("index") for answer in answers] != list(range(len(answers))):
-            raise AnswerError(f"{request}: the answers are not in the order of the records")
+            raise AnswerError(f"POST {url}: the answers are not in the order of the records")
         return answers
 
 

@@ -80,8 +80,8 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     sources = [open_source(folder, f"{name}.parquet") for name in names if not splits or name in splits]
     by_split: dict[str, Source] = {}
     for source in sources:
-        if (earlier := by_split.setdefault(source.split, source)) is not source:
-            raise CorpusError(f"{source.address} and {earlier.address} both contain the split {source.split!r}")
+        if (earlier_source := by_split.setdefault(source.split, source)) is not source:
+            raise CorpusError(f"{source.address} and {earlier_source.address} both contain the split {source.split!r}")
     return sources
 
 

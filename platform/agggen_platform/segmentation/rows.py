@@ -108,25 +108,26 @@ class RowSegmenter:
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
         """Text -> facts, and text -> error of failed texts. Batches texts of similar length."""
         cached = self.cache.get(texts) if self.cache else {}
-        uncached = sorted((text for text in texts if text not in cached), key=len)
+        uncached_texts = sorted((text for text in texts if text not in cached), key=len)
         segmented: dict[str, tuple[str, ...]] = {}
         errors: dict[str, str] = {}
-        for start in range(0, len(uncached), self.config.batch_size):
-            facts, failed = segment_each(self.segmenter, uncached[start : start + self.config.batch_size])
+        for start in range(0, len(uncached_texts), self.config.batch_size):
+            facts, batch_errors = segment_each(self.segmenter, uncached_texts[start : start + self.config.batch_size])
             segmented |= facts
-            errors |= failed
-        if len(errors) == len(uncached) >= MIN_FAILURES_TO_STOP:
+            errors |= batch_errors
+        if len(errors) == len(uncached_texts) >= MIN_FAILURES_TO_STOP:
+            first_error = next(iter(errors.values()))
             raise JobError(
-                f"the segmenter {self.segmenter.name!r} failed on all {len(uncached)} texts of a batch; on the first: "
-                f"{next(iter(errors.values()))}"
+                f"the segmenter {self.segmenter.name!r} failed on all {len(errors)} texts of a batch; on the first: "
+                f"{first_error}"
             )
         self.counts.failed += len(errors)
         if self.cache:
             self.cache.put(segmented)
             self.counts.cache_errors, self.cache.errors = self.counts.cache_errors + self.cache.errors, 0
         self.counts.cached += len(cached)
-        self.counts.segmented += len(uncached)
-        self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in uncached)
+        self.counts.segmented += len(uncached_texts)
+        self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in uncached_texts)
         return cached | segmented, errors
 
     def _align(self, record: Record, facts: tuple[str, ...]) -> tuple[Fact, ...]:

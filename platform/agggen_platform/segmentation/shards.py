@@ -68,5 +68,5 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         lambda _, row, __: row,
     )
     template = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
-    unnumbered = shards.divide_parquet(template, source.group_sizes, rows_per_shard)
-    return shards.with_indices(unnumbered, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)
+    shards_without_index = shards.divide_parquet(template, source.group_sizes, rows_per_shard)
+    return shards.with_indices(shards_without_index, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)

@@ -75,9 +75,9 @@ class JobFolder(ABC):
         Raises:
             DamagedError: a listed file is missing from the store or incomplete.
         """
-        listed = {file["name"] for file in self.files(manifest)}
+        listed_names = {file["name"] for file in self.files(manifest)}
         for name in self.folder.names():
-            if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed:
+            if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed_names:
                 self.folder.delete(name)  # written by a run with another shard size
         if not self._is_complete(manifest):
             raise DamagedError(
@@ -145,6 +145,9 @@ def as_json(content: dict[str, Any]) -> bytes:
 
 def _differences(existing: dict[str, Any], requested: dict[str, Any]) -> str:
     """The settings in which the job in the folder differs from the requested one, for messages."""
-    values = {key: (existing.get(key, "none"), requested.get(key, "none")) for key in (existing | requested)}
-    different = [f"{key}: {old} in the folder, {new} requested" for key, (old, new) in values.items() if old != new]
-    return "; ".join(different) or "written by another version"
+    differences = [
+        f"{key}: {existing.get(key, 'none')} in the folder, {requested.get(key, 'none')} requested"
+        for key in (existing | requested)
+        if existing.get(key, "none") != requested.get(key, "none")
+    ]
+    return "; ".join(differences) or "written by another version"

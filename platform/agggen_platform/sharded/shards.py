@@ -220,8 +220,8 @@ class IdHashes:
         repeated = [np.empty(0, np.int64)]
         for partition in range(partitions):
             hashes = [block[block % partitions == partition] for file in files for _, block in file._blocks()]
-            values = np.sort(np.concatenate([*hashes, repeated[0]]))
-            repeated.append(np.unique(values[1:][values[1:] == values[:-1]]))
+            ordered = np.sort(np.concatenate([*hashes, repeated[0]]))
+            repeated.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
         all_repeated = np.concatenate(repeated)
         return all_repeated[all_repeated != 0]
 
@@ -304,9 +304,9 @@ def _batches(
     """
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
-        check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
-        for batch in parquet.iter_batches(size, row_groups=groups, columns=existing):
+        existing_columns = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing_columns), folder.at(name))
+        for batch in parquet.iter_batches(size, row_groups=groups, columns=existing_columns):
             yield first, batch
             first += batch.num_rows
 

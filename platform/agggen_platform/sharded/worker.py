@@ -185,9 +185,9 @@ class Worker(ABC, Generic[C]):
 
     def _count_deaths(self, marker_folder: str, attempts: range) -> int:
         """The number of these attempts in which the worker died while its node stayed alive."""
-        dead = dead_nodes() if attempts and self._node else set()
-        nodes = [(self.out.read(f"{marker_folder}/{_BEGUN}{attempt}") or b"").decode() for attempt in attempts]
-        return sum(node not in dead for node in nodes)
+        dead_ids = dead_nodes() if attempts and self._node else set()
+        node_ids = [(self.out.read(f"{marker_folder}/{_BEGUN}{attempt}") or b"").decode() for attempt in attempts]
+        return sum(node_id not in dead_ids for node_id in node_ids)
 
     def _earlier_result(self, shard: Shard) -> FinishedShard[C] | None:
         """The result of an earlier run; None if its shard had other rows, or its part is missing or incomplete."""

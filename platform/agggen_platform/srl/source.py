@@ -118,11 +118,11 @@ class AllenNLPFrames:
             frames_per_sentence = self.predicates.frames(sentences)
             positions = [sorted({frame.predicate for frame in frames}) for frames in frames_per_sentence]
         results: list[_Result] = [()] * len(sentences)
-        to_tag = [number for number, sentence in enumerate(sentences) if positions[number] != [] and sentence.words]
-        to_tag.sort(key=lambda number: len(sentences[number].words))  # to batch sentences of similar length
+        to_label = [number for number, sentence in enumerate(sentences) if positions[number] != [] and sentence.words]
+        to_label.sort(key=lambda number: len(sentences[number].words))  # to batch sentences of similar length
         with self._lock:
-            for start in range(0, len(to_tag), self.config.batch_size):
-                numbers = to_tag[start : start + self.config.batch_size]
+            for start in range(0, len(to_label), self.config.batch_size):
+                numbers = to_label[start : start + self.config.batch_size]
                 batch = [{"words": sentences[number].words, "predicates": positions[number]} for number in numbers]
                 for number, result in zip(numbers, self._tag(batch), strict=True):
                     results[number] = result

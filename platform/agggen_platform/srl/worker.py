@@ -228,12 +228,14 @@ class Labeller:
     def predicates(self, sentence: Any) -> Any:
         """The positions of the predicates: from the request, else spaCy's verbs and auxiliaries, as in AllenNLP."""
         words = sentence["words"]
-        if blank := [word for word in words if not word.strip()]:
-            raise UserError(f"the word {blank[0]!r} is blank")
+        if blank_words := [word for word in words if not word.strip()]:
+            raise UserError(f"the word {blank_words[0]!r} is blank")
         if sentence.get("predicates") is not None:
-            invalid = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
-            if invalid:
-                raise UserError(f"the predicate position {invalid[0]} is outside the sentence of {len(words)} words")
+            invalid_positions = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
+            if invalid_positions:
+                raise UserError(
+                    f"the predicate position {invalid_positions[0]} is outside the sentence of {len(words)} words"
+                )
             return sentence["predicates"]
         if self.nlp is None:
             raise UserError("the request has no predicates, and there is no spaCy model to find them")

@@ -112,11 +112,14 @@ def _is_complete(copy: Path) -> bool:
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
     """Downloads a bundle to `copy` and replaces an existing copy; the caller must hold the lock of `copy`."""
-    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy; staging folders of killed processes
-        if stale.is_dir():
-            shutil.rmtree(stale)
+    for leftover in (
+        copy,
+        *copy.parent.glob(f".{copy.name}-*"),
+    ):  # a damaged copy; staging folders of killed processes
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
         else:
-            stale.unlink(missing_ok=True)
+            leftover.unlink(missing_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
         entries = None
