@@ -43,7 +43,9 @@ def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
 def records_to_evaluate(
     corpus: str, split: str, limit: int = 0, load_options: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[list[Record], int, list[Reject]]:
-    """The first `limit` (0: all) records with references of a split, the number of such records, and the rejects.
+    """Reads the records of a split that have references.
+
+    Returns the first `limit` (0: all) of these records, their total number, and the rejects of the split.
 
     Args:
         split: a split's name, or ``all`` for all records of a file.

@@ -20,11 +20,11 @@ FORMAT = 6  # part of the fingerprint; incremented when a code change alters the
 @dataclass(frozen=True)
 class BulkConfig(ShardedConfig):
     inference: InferenceConfig = field(kw_only=True)
-    """Settings of the search; by default those of the bundle (`model.bulk_config`)."""
+    """Settings of the search; by default the bundle's (`model.bulk_config`)."""
     n_best: int = 1
     """The maximum number of texts per record, best first."""
     complete: bool = False
-    """Let the model add predicates that the plan in a record omits; False: reject such records."""
+    """True: the model adds predicates that a record's plan omits. False: such records are rejected."""
     unique: bool = True
     """Reject records with the id of an earlier record. False: ids may repeat; the column ``row`` identifies records."""
     format: Literal["parquet", "jsonl"] = "parquet"

@@ -50,7 +50,7 @@ class _EndpointGenerator:
     def __init__(self, client: Client, local: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
         self.planner, self.checker = local.planner, local.checker
-        self.options = options | {"alone": True}  # a batch of its own: reproducible log-probabilities
+        self.options = options | {"alone": True}  # a separate batch, for reproducible log-probabilities
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
         """Raises JobError if the endpoint fails or serves another bundle; RuntimeError if it rejects the records."""

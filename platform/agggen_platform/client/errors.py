@@ -36,7 +36,7 @@ class EndpointError(AggGenError):
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the request was refused for its size, so that its parts may be accepted."""
+        """Whether the request was refused for its size; smaller parts of it may be accepted."""
         return str((self.problem or {}).get("type")).endswith(":too-large")
 
 

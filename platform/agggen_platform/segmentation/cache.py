@@ -47,7 +47,7 @@ class FactCache:
             self._disable(error)
 
     def get(self, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Text -> facts for those texts that are in the cache."""
+        """The facts of each text that is in the cache, by text."""
         if self._connection is None:
             return {}
         cached: dict[str, tuple[str, ...]] = {}

@@ -58,7 +58,7 @@ class RowSegmenter:
         """Invalid rows, and references for which there are no facts; `Reject.line` is the row number."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
-        """The valid records of rows numbered from `first`, with only those references that have facts.
+        """The valid records of rows numbered from `first`; each has only the references with facts.
 
         Raises JobError if the segmenter failed on all texts, and these are at least `MIN_FAILURES_TO_STOP`.
         """

@@ -241,7 +241,7 @@ def find_duplicate_rows(
 ) -> list[dict[int, Location]]:
     """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
-    Reads only rows whose id hash is repeated.
+    Reads only rows with a repeated id hash.
 
     Args:
         ids: the hashes of each file's ids.

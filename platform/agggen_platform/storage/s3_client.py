@@ -86,7 +86,7 @@ class Attempts:
 
         Args:
             has_answered: whether the store has answered any request; if not, its address may be wrong.
-            progress: whether the attempt made progress; then the limits of attempts and time start again.
+            progress: whether the attempt made progress; if so, attempts and time are counted anew.
 
         Raises:
             StorageError: the error is permanent, or a limit is reached.

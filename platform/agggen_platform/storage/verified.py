@@ -47,7 +47,7 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
     """Downloads a file to `path` and verifies it.
 
     Raises:
-        DamagedError: the file is missing or has another size or SHA-256; `path` then does not exist.
+        DamagedError: the file is missing or has another size or SHA-256; `path` does not exist afterwards.
         StorageError: the folder refused access or did not answer, or this machine's disk is full.
     """
     reason = "there is no such file"
