@@ -1,8 +1,8 @@
 """A folder on this machine or in an object store (``s3://bucket/prefix``), with atomic writes.
 
 Credentials, region and endpoint of S3 come from the standard AWS environment variables (``AWS_ACCESS_KEY_ID``,
-``AWS_ENDPOINT_URL``, ...). Transient errors are retried within the limits of a `Policy`. A `StorageError` after the last
-attempt, or for any other error, names the operation, the address and a remedy.
+``AWS_ENDPOINT_URL``, ...). Transient errors are retried within the limits of a `Policy`. The `StorageError` after the
+last attempt, or for any other error, names the operation, the address and a remedy.
 """
 
 from __future__ import annotations
