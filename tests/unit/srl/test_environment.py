@@ -39,7 +39,7 @@ def test_an_existing_environment_is_used_and_missing_packages_are_named(tmp_path
     python.parent.mkdir()
     python.touch()
     install_packages(tmp_path, [name for name in PACKAGES if name != "allennlp-models"])
-    with pytest.raises(AllenNLPError, match="lacks allennlp-models; make one"):
+    with pytest.raises(AllenNLPError, match="lacks allennlp-models; create one"):
         find_environment(tmp_path)
     install_packages(tmp_path)
     result = find_environment(tmp_path)
