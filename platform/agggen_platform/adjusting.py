@@ -41,8 +41,8 @@ def adjusted_bundle(
     if phrases is not None and _is_file(phrases):
         lexicon = replace(lexicon, templates={**lexicon.templates, **read_templates(Path(phrases))})
     elif phrases is not None:
-        learned = learn_phrases(split_rejects(load(phrases, "train"))[0])
-        lexicon = replace(lexicon, phrases={**lexicon.phrases, **learned})
+        records, _ = split_rejects(load(phrases, "train"))
+        lexicon = replace(lexicon, phrases={**lexicon.phrases, **learn_phrases(records)})
     sources = {**bundle.sources, "adjusted bundle": fingerprint(folder)}
     return replace(bundle, inference=config, sources=sources, lexicon=lexicon)
 

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ _SETTINGS = ("inference.verify=off", "inference.plans=3", "n_best=8", "unique=fa
 
 
 class Distillation:
-    """The teacher models and the records for which they write texts; independent of the order of the teachers.
+    """The teacher models and the records for which they generate texts. The order of `teachers` has no effect.
 
     Args:
         data: the corpus; its reference texts are not used.
@@ -48,7 +48,9 @@ class Distillation:
     def __init__(self, teachers: Sequence[Model], data: Dataset, subsets: int, seed: int = 1) -> None:
         by_fingerprint = {teacher.fingerprint: teacher for teacher in teachers}
         self.teachers = [by_fingerprint[fingerprint] for fingerprint in sorted(by_fingerprint)]
-        self.train, self.dev = ([replace(r, references=()) for r in records] for records in (data.train, data.dev))
+        self.train, self.dev = (
+            [replace(record, references=()) for record in records] for records in (data.train, data.dev)
+        )
         for split, records in (("train", self.train), ("dev", self.dev)):
             if not records:
                 raise CorpusError(f"{data.name}: {split} has no records; distillation needs train and dev")
@@ -102,13 +104,13 @@ class Distillation:
                 config = bulk_config(teacher, [*_SETTINGS, *([] if actors is None else [f"actors={actors}"])])
                 generate(teacher, str(inputs), str(folder), config, progress=progress, single_file=True)
                 files.append(folder / "texts.parquet")
-            written = self._with_consensus(records, files)
+            distilled_records = self._with_consensus(records, files)
             corpus: dict[str, list[Record]] = {}
             for split, members in splits.items():
-                corpus[split] = [text for text in (next(written) for _ in members) if text is not None]
+                corpus[split] = [record for record in islice(distilled_records, len(members)) if record is not None]
                 say(f"{split}: {len(corpus[split]):,} of {len(members):,} records have an accepted text")
                 if not corpus[split]:
-                    raise CorpusError(f"the check accepts no generated text of {split}; choose other teacher models")
+                    raise CorpusError(f"the check accepts no generated text of {split}; use other teacher models")
             dataset = Dataset(str(out), corpus)
             dataset.save(out)
             return dataset
@@ -118,12 +120,13 @@ class Distillation:
         teacher = self.teachers[0]
         accepts = load_generator(teacher.address, teacher.fingerprint, "cpu").accepts
         rows = merge(*map(_rows, files), key=lambda row: row["row"])
-        texts = groupby(rows, key=lambda row: row["row"])
-        number, group = next(texts, (len(records), iter(())))
+        texts_by_record = groupby(rows, key=lambda row: row["row"])
+        end = len(records), iter(())
+        number, texts = next(texts_by_record, end)
         for index, record in enumerate(records):
             if number == index:
-                yield with_consensus(record, [generation_of(row["id"], row) for row in group], accepts)
-                number, group = next(texts, (len(records), iter(())))
+                yield with_consensus(record, [generation_of(row["id"], row) for row in texts], accepts)
+                number, texts = next(texts_by_record, end)
             else:
                 yield None  # bulk generation rejected the record: too many triples
 

@@ -33,27 +33,29 @@ ALL = "all"
 def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
     """The catalogue's names of a corpus and split, read from the metadata if `corpus` is a prepared folder."""
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
-    prepared = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
-    if prepared.is_file():
-        described = describe(prepared)
-        return described["corpus"], described["split"]
+    prepared_file = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
+    if prepared_file.is_file():
+        metadata = describe(prepared_file)
+        return metadata["corpus"], metadata["split"]
     return corpus, split
 
 
 def records_to_evaluate(
-    corpus: str, split: str, limit: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
+    corpus: str, split: str, limit: int = 0, load_options: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[list[Record], int, list[Reject]]:
-    """The first `limit` (0: all) records with references of a split, the number of such records, and the rejects.
+    """Reads the records of a split that have references.
+
+    Returns the first `limit` (0: all) of these records, their total number, and the rejects of the split.
 
     Args:
         split: a split's name, or ``all`` for all records of a file.
-        reading: keyword arguments of `load_dataset`, such as the column names of a table.
+        load_options: keyword arguments of `load_dataset`, such as the column names of a table.
 
     Raises:
         CorpusError: the corpus or split does not exist, or no record has a reference.
     """
     source = {ALL: corpus} if split == ALL and Path(corpus).is_file() else corpus
-    data = load_dataset(source, name=corpus, splits=(split,), **reading)
+    data = load_dataset(source, name=corpus, splits=(split,), **load_options)
     records = [record for record in data.split(split) if record.references]
     if not records:
         raise CorpusError(f"{corpus} {split} has no reference texts to evaluate against")
@@ -72,14 +74,14 @@ def task_of(
     metrics: tuple[str, ...] | None = None,
     run_archives: bool = False,
     device: str = "cpu",
-    reading: Mapping[str, Any] = MappingProxyType({}),
+    load_options: Mapping[str, Any] = MappingProxyType({}),
     note: Callable[[str], None] = lambda _: None,
 ) -> Task:
     """The evaluation that `agggen evaluate` runs for these arguments.
 
     Args:
         bundle: the bundle's address; `path` is its folder on this machine.
-        corpus, split, limit, reading: see `records_to_evaluate`.
+        corpus, split, limit, load_options: see `records_to_evaluate`.
         overrides: overrides of the bundle's inference settings.
         protocol, metrics: see `TextMetrics`. [default: the protocol of published results on the corpus]
         note: receives a message if records cannot be read.
@@ -89,24 +91,24 @@ def task_of(
         ConfigError: a setting, protocol or metric does not exist or cannot be computed here.
         CorpusError: the corpus or split does not exist, or no record has a reference.
     """
-    loaded = load_bundle(path)
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *overrides])
-    records, available, rejects = records_to_evaluate(corpus, split, limit, reading)
+    loaded_bundle = load_bundle(path)
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded_bundle.inference), *overrides])
+    records, split_size, rejects = records_to_evaluate(corpus, split, limit, load_options)
     if rejects:
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
     catalogue_corpus, catalogue_split = catalogue_names(corpus, split)
     return Task(
-        bundle=loaded,
+        bundle=loaded_bundle,
         path=path,
         address=bundle,
         corpus=catalogue_corpus,
         split=catalogue_split,
         records=records,
-        split_size=available,
+        split_size=split_size,
         config=config,
         metrics=TextMetrics(protocol or protocol_of(catalogue_corpus), metrics),
         command=command_line(),
-        segmenter=loaded.fact_segmenter(run_archives),
+        segmenter=loaded_bundle.fact_segmenter(run_archives),
         device=device,
     )
 
@@ -132,7 +134,7 @@ def report_folder(address: str) -> Iterator[Path]:
             yield copy
         except ConfigError as error:
             raise ConfigError(str(error).replace(str(copy), address)) from error
-        for name in sorted(FILES, key="report.json".__eq__):  # report.json last: it marks completion
+        for name in sorted(FILES, key=lambda name: name == "report.json"):  # report.json last: it marks completion
             folder.upload(name, copy / name)
 
 
@@ -142,9 +144,9 @@ def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Calla
         with Tracker(run_name=f"evaluate-{task.name}", runs_dir=runs, report=note) as tracker:
             tracker.log_params(dict(report.run))
             tracker.log_metrics({f"{task.split}/{name}": value for name, value in report.measures().items()})
-            corpus = f"{task.corpus}/{task.split}", str(task.identity["records"])
-            trained = flatten(task.bundle.config)
-            tracker.log_model(task.address, fingerprint(task.path), trained, report.measures(), *corpus)
+            corpus, records_fingerprint = f"{task.corpus}/{task.split}", str(task.identity["records"])
+            config, bundle = flatten(task.bundle.config), fingerprint(task.path)
+            tracker.log_model(task.address, bundle, config, report.measures(), corpus, records_fingerprint)
             rows = report.rows[:: max(len(report.rows) // 50, 1)][:50]
             tracker.log_texts((row.record, row.plan, row.text) for row in rows)
             for name in FILES:

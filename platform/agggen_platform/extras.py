@@ -12,14 +12,14 @@ EXTRAS = {
 }
 
 
-def installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
 def require(*packages: str) -> None:
     """Raises ConfigError if a package is not installed; the message names the extra that installs it."""
     for package in packages:
-        if not installed(package):
+        if not is_installed(package):
             raise missing(package)
 
 

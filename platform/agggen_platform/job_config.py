@@ -32,7 +32,7 @@ class ClusterConfig:
         if not 0 <= self.min_workers <= self.workers:
             raise ConfigError(f"cluster.min_workers must be from 0 to cluster.workers, not {self.min_workers}")
         if self.cpus_per_worker < 0 or self.gpus_per_worker < 0 or not (self.cpus_per_worker or self.gpus_per_worker):
-            raise ConfigError("a worker needs cluster.cpus_per_worker or cluster.gpus_per_worker; neither is negative")
+            raise ConfigError("cluster.cpus_per_worker and cluster.gpus_per_worker must be at least 0, and not both 0")
         if self.workers > 1 and self.gpus_per_worker % 1:
             raise ConfigError(
                 f"cluster.gpus_per_worker must be a whole number for several workers, not {self.gpus_per_worker}: "
@@ -85,7 +85,7 @@ class JobConfig(RunConfig):
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
-            raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
+            raise ConfigError(f"max_reject_share must be from 0 to 1, not {self.max_reject_share}")
 
 
 def run_config_of(config: RunConfig) -> RunConfig:

@@ -1,7 +1,7 @@
 """Metrics of training, sharded jobs and run logs, exported to Prometheus through `ray.util.metrics`.
 
 Ray's agent on each node exports a gauge as ``ray_NAME`` and a counter as ``ray_NAME_total``. Ray drops a gauge about 20
-seconds after it was last set, so a thread sets all gauges again every few seconds; those of a dead process disappear.
+seconds after it was last set, so a thread sets all gauges again every few seconds; gauges of a dead process disappear.
 A process that is not connected to Ray exports nothing. Errors of Ray are logged, not raised.
 """
 
@@ -81,9 +81,9 @@ class JobMetrics:
         metric = _BY_NAME[name]
         key = metric, tuple(sorted((self._labels | labels).items()))
         with self._lock:
-            changed = self._gauges.get(key) != value
+            is_changed = self._gauges.get(key) != value
             self._gauges[key] = value
-            if not changed or not _record(metric, value, dict(key[1])) or self._thread or self._closed.is_set():
+            if not is_changed or not _record(metric, value, dict(key[1])) or self._thread or self._closed.is_set():
                 return
             self._thread = threading.Thread(target=self._refresh, name="metrics", daemon=True)
             self._thread.start()
@@ -142,38 +142,39 @@ class TrainingMetrics(JobMetrics):
     def restarted(self) -> None:
         self.add("training_restarts", 1)
 
-    def checkpoint(self, at: float) -> None:
-        self.set("training_checkpoint_timestamp_seconds", at)
+    def checkpoint(self, timestamp: float) -> None:
+        """Sets the time of the last verified checkpoint, in Unix seconds."""
+        self.set("training_checkpoint_timestamp_seconds", timestamp)
 
 
 class ShardMetrics(JobMetrics):
     def __init__(self, kind: str, run: str, shards: Sequence[Shard], max_reject_share: float) -> None:
         super().__init__(kind=kind, run=run)
-        self._shards, self._limit = shards, max_reject_share
+        self._shards, self._max_reject_share = shards, max_reject_share
 
     def begin(self) -> None:
         self.set("job_shards", len(self._shards))
         self.set("job_shards_left", len(self._shards))
         self.set("job_duplicates", sum(len(shard.duplicates) for shard in self._shards))
-        self.set("job_reject_limit_ratio", self._limit)
+        self.set("job_reject_limit_ratio", self._max_reject_share)
         self.set("job_shard_timestamp_seconds", time.time())
 
-    def done(self, done: FinishedShard[Any], left: int) -> None:
-        """Counts a finished shard, unless an earlier run finished it. `left`: number of unfinished shards."""
-        self.set("job_shards_left", left)
-        if done.reused:
+    def add_shard(self, result: FinishedShard[Any], unfinished: int) -> None:
+        """Counts a finished shard, unless an earlier run finished it. `unfinished`: number of unfinished shards."""
+        self.set("job_shards_left", unfinished)
+        if result.reused:
             return
         self.set("job_shard_timestamp_seconds", time.time())
-        self.add("job_shard_retries", done.retries)
-        self.add("job_work_seconds", done.seconds)
-        for item, count in done.counts.numbers().items():
+        self.add("job_shard_retries", result.retries)
+        self.add("job_work_seconds", result.seconds)
+        for item, count in result.counts.numbers().items():
             self.add("job_items", count, item=item)
 
 
 def _record(metric: Metric, value: float, labels: dict[str, str]) -> bool:
     """Passes a value to Ray; returns False if this process is not connected to Ray, or Ray failed."""
-    connected = getattr(sys.modules.get("ray"), "is_initialized", None)  # None while another thread imports Ray
-    if connected is None or not connected():
+    is_connected = getattr(sys.modules.get("ray"), "is_initialized", None)  # None while another thread imports Ray
+    if is_connected is None or not is_connected():
         return False
     try:
         instrument = _instrument(metric)

@@ -26,7 +26,7 @@ from agggen_platform.extras import require
 
 OBJECT_STORE_BYTES = 256 << 20
 """Size of a local cluster's object store; Ray's default is a third of the machine's memory."""
-_REACH_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
 
 
 class ClusterError(AggGenError):
@@ -52,8 +52,8 @@ def connected(
 
     Args:
         address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start a local one.
-        cpus: number of CPUs of a local cluster; by default all of the machine.
-        gpus: number of GPUs of a local cluster; by default all of the machine.
+        cpus: number of CPUs of a local cluster; by default all CPUs of the machine.
+        gpus: number of GPUs of a local cluster; by default all GPUs of the machine.
         dashboard: whether a local cluster has a dashboard. Without it, workers of a dead trial keep their CPUs.
 
     Raises:
@@ -68,7 +68,7 @@ def connected(
     import ray
 
     if ray.is_initialized():
-        yield _describe(local=False)
+        yield _cluster(local=False)
         return
     try:
         if local:
@@ -85,12 +85,12 @@ def connected(
             check_reachable(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises a plain Exception if its processes start too slowly
-        where = (
+        problem = (
             "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
         )
-        raise ClusterError(f"{where}: {str(error).strip().splitlines()[0]}") from error
+        raise ClusterError(f"{problem}: {str(error).strip().splitlines()[0]}") from error
     try:
-        yield _describe(local)
+        yield _cluster(local)
     finally:
         ray.shutdown()
 
@@ -104,15 +104,15 @@ def check_reachable(address: str) -> None:
     """Raises OSError if nothing listens at the address; without this check, Ray would retry for minutes.
 
     ``auto`` is the cluster that ``ray start`` last started on this machine. Ray writes its address to a file, which
-    still exists after that cluster was killed.
+    remains after the cluster is killed.
     """
     if address == "auto":
         folder = os.environ.get("RAY_TMPDIR") or (sys.platform == "linux" and os.environ.get("TMPDIR")) or "/tmp"
-        file = Path(folder) / "ray" / "ray_current_cluster"
-        address = os.environ.get("RAY_ADDRESS") or (file.read_text(encoding="utf-8") if file.exists() else "")
+        address_file = Path(folder) / "ray" / "ray_current_cluster"
+        address = os.environ.get("RAY_ADDRESS") or (address_file.read_text("utf-8") if address_file.exists() else "")
     host, _, port = address.strip().rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
 
 
 def nodes() -> list[dict[str, float]]:
@@ -127,7 +127,7 @@ def workers_that_fit(worker: Mapping[str, float], nodes: Sequence[Mapping[str, f
     return sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in worker.items()) for node in nodes)
 
 
-def _describe(local: bool) -> Cluster:
+def _cluster(local: bool) -> Cluster:
     import ray
 
     resources = ray.cluster_resources()

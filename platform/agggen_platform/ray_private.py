@@ -35,7 +35,7 @@ def serve_address() -> tuple[str | None, int] | None:
 
 
 def deploy_applications(applications: list[dict[str, Any]]) -> None:
-    """Deploys these applications like ``serve deploy``, which removes all others that were deployed this way."""
+    """Deploys these applications, and removes all others that were deployed in this way, like ``serve deploy``."""
     from ray.serve.schema import ServeDeploySchema
 
     _client().deploy_apps(ServeDeploySchema.model_validate({"applications": applications}))
@@ -57,7 +57,7 @@ def deployed_applications() -> dict[str, dict[str, Any]]:
 
 
 def cluster_nodes() -> list[dict[str, float]]:
-    """The resources of each node of the connected cluster; the last entry is the total that its autoscaler may add.
+    """The resources of each node of the connected cluster; the last entry is what its autoscaler may add in total.
 
     Empty if this process is not connected to a cluster.
     """
@@ -66,10 +66,10 @@ def cluster_nodes() -> list[dict[str, float]]:
 
     if not ray.is_initialized():
         return []
-    present = nodes()
+    running_nodes = nodes()
     limits = state.get_max_resources_from_cluster_config() or {}
-    addable = {name: limit - sum(node.get(name, 0.0) for node in present) for name, limit in limits.items()}
-    return [*present, {name: amount for name, amount in addable.items() if amount > 0}]
+    remaining = {name: limit - sum(node.get(name, 0.0) for node in running_nodes) for name, limit in limits.items()}
+    return [*running_nodes, {name: amount for name, amount in remaining.items() if amount > 0}]
 
 
 # --- Ray Tune ---------------------------------------------------------------------------------------------------------

@@ -26,16 +26,17 @@ def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
             if (content := folder.read(name)) is not None:
                 copy.write(name, content)
         parts = listed_parts(Path(scratch, MANIFEST))
-        files = {split: [part["name"] for part in listed] for split, listed in parts.items()} or {
+        files = {split: [part["name"] for part in split_parts] for split, split_parts in parts.items()} or {
             name.removesuffix(".parquet"): [name]
             for name in folder.names()
             if "/" not in name and name.endswith(".parquet")
         }
         if files and (missing := [split for split in splits or () if split not in files]):
             raise CorpusError(f"{folder} has no split {missing[0]!r}; it has {', '.join(files)}")
-        for name in (name for split in splits or files for name in files.get(split, ())):
-            with copy.new(name) as path:
-                folder.download(name, path)
+        for split in splits or files:
+            for name in files.get(split, ()):
+                with copy.new(name) as path:
+                    folder.download(name, path)
         try:
             return load_dataset(scratch, name=address, splits=splits)
         except CorpusError as error:

@@ -98,7 +98,7 @@ def run_job(options: argparse.Namespace) -> None:
         result = {
             "records": report.summary.records,
             "parts": report.progress.total if report.progress else 0,
-            "redone": report.redone,
+            "redone": report.retries,
             "driver_cpu": round(time.process_time() - cpu, 2),
             "seconds": round(time.monotonic() - clock, 1),
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,

@@ -151,7 +151,7 @@ def test_the_driver_is_killed_between_data_and_commit(model: Model, tmp_path: Pa
             assert job.finish() == -signal.SIGKILL, job.output()
         assert (out / "manifest.json").exists() == (crash_point == "delete_input_copies")
     assert len(list((out / "texts").glob("*.parquet"))) == SHARDS
-    assert generate(model, str(source), str(out), in_process(model)).finished_before
+    assert generate(model, str(source), str(out), in_process(model)).was_already_finished
     assert published(out) == published(tmp_path / "uninterrupted")
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]

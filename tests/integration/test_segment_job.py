@@ -158,7 +158,7 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
     with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
         load_dataset(f"{s3}/corpora/out", splits=["test"])
-    assert segment(f"{s3}/corpora/in/", f"{s3}/corpora/out/", LOCAL).finished_before
+    assert segment(f"{s3}/corpora/in/", f"{s3}/corpora/out/", LOCAL).was_already_finished
     assert "out/.claim" not in bucket.names()
     with pytest.raises(CorpusError, match="is the folder of the input"):
         segment(f"{s3}/corpora/in", f"{s3}/corpora/in/", LOCAL)

@@ -116,7 +116,7 @@ def test_a_segmenter_that_always_fails_ends_the_job(
             return [(text[:-1],) for text in texts]
 
     use_segmenter(monkeypatch, Shortening())
-    with pytest.raises(JobError, match=r"fails on every one of 5\d texts; on the first with .*not concatenate"):
+    with pytest.raises(JobError, match=r"failed on all 5\d texts of a batch; on the first: .*not concatenate"):
         segment(str(corpus), str(tmp_path), LOCAL, splits=["dev"])
     assert not (tmp_path / "manifest.json").exists()
 

@@ -20,11 +20,11 @@ FORMAT = 6  # part of the fingerprint; incremented when a code change alters the
 @dataclass(frozen=True)
 class BulkConfig(ShardedConfig):
     inference: InferenceConfig = field(kw_only=True)
-    """Settings of the search; by default those of the bundle (`model.bulk_config`)."""
+    """Settings of the search; by default the bundle's (`model.bulk_config`)."""
     n_best: int = 1
     """The maximum number of texts per record, best first."""
     complete: bool = False
-    """Let the model add predicates that the plan in a record omits; False: reject such records."""
+    """True: the model adds predicates that a record's plan omits. False: such records are rejected."""
     unique: bool = True
     """Reject records with the id of an earlier record. False: ids may repeat; the column ``row`` identifies records."""
     format: Literal["parquet", "jsonl"] = "parquet"
@@ -42,12 +42,17 @@ class BulkConfig(ShardedConfig):
 def job_identity(
     config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
 ) -> dict[str, Any]:
-    """All settings and input hashes that affect the output. `inputs`: (name, fingerprint) of each input file."""
+    """All settings and fingerprints that affect the output.
+
+    Args:
+        bundle, critic: their fingerprints.
+        inputs: (name, fingerprint) of each input file.
+    """
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,
         "input": [digest for _, digest in inputs],
-        # With several files, the generated id of a record without an id starts with the file's name.
+        # If there are several files, the generated id of a record without an id starts with the file's name.
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
         **{name: getattr(config, name) for name in SETTINGS},
         **({} if critic is None else {"critic": critic}),
@@ -56,4 +61,5 @@ def job_identity(
 
 
 def fingerprint(identity: dict[str, Any]) -> str:
+    """The fingerprint of the job with this `job_identity`."""
     return sharded.fingerprint({"format": FORMAT, "job": identity})

@@ -25,7 +25,7 @@ _DEADLINE = 1800.0  # seconds per request, retries included
 
 
 class EndpointWorker(BulkWorker):
-    """Processes as many shards concurrently as keep the endpoint's generators busy."""
+    """Processes several shards concurrently, as many as the endpoint's generators need to stay busy."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """Raises ConfigError if an inference setting has no request option, and the errors of `BulkWorker`."""
@@ -36,7 +36,7 @@ class EndpointWorker(BulkWorker):
         options |= {"n_best": config.n_best, "complete": config.complete}
         self.generator = cast(Any, _EndpointGenerator(self.client, self.generator, settings.fingerprint, options))
 
-    def runs(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[Counts]]:
+    def run_all(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[Counts]]:
         return in_parallel(iter(shards), self.run, self.client.width(BATCH_ROWS))
 
     def close(self) -> None:
@@ -50,26 +50,27 @@ class _EndpointGenerator:
     def __init__(self, client: Client, local: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
         self.planner, self.checker = local.planner, local.checker
-        self.options = options | {"alone": True}  # a batch of its own: reproducible log-probabilities
+        self.options = options | {"alone": True}  # a separate batch, for reproducible log-probabilities
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
         """Raises JobError if the endpoint fails or serves another bundle; RuntimeError if it rejects the records."""
-        requested = [
+        request_records = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
             for record, plan in zip(records, plans, strict=True)
         ]
         try:
-            answers = self.client.generate(requested, **self.options)
+            answers = self.client.generate(request_records, **self.options)
         except EndpointError as error:
             if error.problem is not None and (error.is_too_large or (error.record and not error.problem["retryable"])):
                 raise RuntimeError(error.problem["detail"]) from error
-            raise JobError(f"{error}; finished shards are kept, the same command resumes") from error
+            raise JobError(f"{error}; finished shards are kept; run the same command again to resume") from error
         texts: list[list[Generation]] = []
         for record, answer in zip(records, answers, strict=True):
             if answer["status"] == "error":
+                detail = answer["error"]["detail"]
                 if answer["error"]["retryable"]:
-                    raise JobError(f"{self.client.url}: {answer['error']['detail']}; the same command resumes")
-                raise RuntimeError(answer["error"]["detail"])
+                    raise JobError(f"{self.client.url}: {detail}; run the same command again to resume")
+                raise RuntimeError(detail)
             if answer["model"] != self.fingerprint:
                 raise JobError(
                     f"{self.client.url} serves the bundle {answer['model'][:12]}, but the job's bundle is "
@@ -86,8 +87,8 @@ def options_of(requested: InferenceConfig, served: InferenceConfig) -> dict[str,
         ConfigError: a setting that differs between the two has no request option.
     """
     options = {name: getattr(requested, name) for name in _OPTIONS}
-    sent = replace(served, **options, beam=replace(served.beam, beam=requested.beam.beam))
-    names = [field.name for field in fields(requested)]
-    if different := [name for name in names if getattr(requested, name) != getattr(sent, name)]:
-        raise ConfigError(f"inference.{different[0]} cannot be sent to an endpoint: keep the bundle's own value")
+    effective_config = replace(served, **options, beam=replace(served.beam, beam=requested.beam.beam))
+    for field in fields(requested):
+        if getattr(requested, field.name) != getattr(effective_config, field.name):
+            raise ConfigError(f"inference.{field.name} cannot be sent to an endpoint: keep the bundle's own value")
     return options | {"beam": requested.beam.beam}

@@ -45,7 +45,7 @@ from agggen_platform.sharded.shards import (
     Shard,
     TextRange,
     check_columns,
-    cut,
+    divide_parquet,
     file_at,
     find_duplicate_rows,
     hash_ids,
@@ -57,20 +57,20 @@ from agggen_platform.sharded.shards import (
 from agggen_platform.storage.folder import Folder
 
 KINDS = ("parquet", "jsonl", "csv")
-_BUFFER = 1 << 20  # bytes per read of a text file
-_ROWS = 1024  # records per batch
+_BUFFER_BYTES = 1 << 20  # bytes per read of a text file
+_BATCH_ROWS = 1024  # records per batch
 
 
 @dataclass(frozen=True)
 class LineIndex:
     """Positions in a text file at which a shard may begin."""
 
-    offsets: Sequence[int]  # byte offset of each position; the last one is the size of the file
+    offsets: Sequence[int]  # byte offset of each position, then the size of the file
     line_numbers: Sequence[int]  # line number of each position
-    records_before: Sequence[int]  # number of records before each position; the last one is the total
+    records_before: Sequence[int]  # number of records before each position, then the total
     columns: tuple[str, ...]  # columns of a CSV
     delimiter: str  # delimiter of a CSV; empty for JSON lines
-    ids: IdHashes | None  # None if ids may repeat
+    id_hashes: IdHashes | None  # None if ids may repeat
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class InputFile:
     version: str  # see `Folder.version`
     fingerprint: str  # a hash of the file's content
     prefix: str  # the generated id of a record without an id: `prefix` + line or row number; empty for a single file
-    groups: tuple[int, ...] = ()  # number of rows of each row group of a Parquet file
+    group_sizes: tuple[int, ...] = ()  # number of rows of each row group of a Parquet file
     wide: bool = False  # whether a Parquet file has a column for each predicate
     index: LineIndex | None = None  # None for Parquet, and for a CSV that must be copied
 
@@ -91,7 +91,7 @@ class InputFile:
 
     @property
     def rows(self) -> int:
-        return self.index.records_before[-1] if self.index else sum(self.groups)
+        return self.index.records_before[-1] if self.index else sum(self.group_sizes)
 
 
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
@@ -106,41 +106,41 @@ def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[
     """
     if _kind(address) in KINDS:
         folder, name = file_at(address)
-        return [_input(folder, name, "", shard_rows, unique)]
+        return [_inspect(folder, name, "", shard_rows, unique)]
     folder = Folder(address)
     if folder.local is not None and folder.local.is_file():
         raise CorpusError(f"{address} is not a file of records: its name must end in .{', .'.join(KINDS)}")
     names = [name for name in folder.names() if "/" not in name and _kind(name) in KINDS and name != REJECTS]
     if not names:
         raise CorpusError(f"{address} contains no records: no file in it ends in .{', .'.join(KINDS)}")
-    several = len(names) > 1
-    return [_input(folder, name, f"{name}:" if several else "", shard_rows, unique) for name in names]
+    prefixes = [f"{name}:" for name in names] if len(names) > 1 else [""]
+    return [_inspect(folder, name, prefix, shard_rows, unique) for name, prefix in zip(names, prefixes, strict=True)]
 
 
 def _kind(address: str) -> str:
     return address.rpartition("/")[2].rpartition(".")[2].lower()
 
 
-def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool) -> InputFile:
+def _inspect(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool) -> InputFile:
     try:
         file = InputFile(folder.at(name), folder, name, folder.version(name), "", prefix)
     except FileNotFoundError as error:
         raise CorpusError(f"{folder.at(name)} does not exist") from error
     if file.kind == "parquet":
-        opened = inspect_parquet(folder, name, _check_parquet)
-        wide = "triples" not in opened.columns
-        return replace(file, fingerprint=opened.fingerprint, groups=opened.groups, wide=wide)
-    hashed = Stream(folder.chunks(name, version=file.version), hashlib.sha256())
-    with LineReader(hashed, _BUFFER) as stream:
+        info = inspect_parquet(folder, name, _check_parquet)
+        wide = "triples" not in info.columns
+        return replace(file, fingerprint=info.fingerprint, group_sizes=info.group_sizes, wide=wide)
+    hashing_stream = Stream(folder.chunks(name, version=file.version), hashlib.sha256())
+    with LineReader(hashing_stream, _BUFFER_BYTES) as stream:
         index = _index_lines(file, stream, shard_rows or SMALLEST_SHARD, unique)
-    return replace(file, fingerprint=hashed.digest.hexdigest(), index=index)
+    return replace(file, fingerprint=hashing_stream.digest.hexdigest(), index=index)
 
 
 def _check_parquet(schema: pa.Schema, address: str) -> None:
     if "triples" in schema.names or set(schema.names) <= set(USER_COLUMNS):
         expected = record_schema()
         check_columns(schema, pa.schema([expected.field(name) for name in USER_COLUMNS]), ("id", "triples"), address)
-    elif _has_triples(schema.names):
+    elif _has_one_triple_per_row(schema.names):
         raise CorpusError(f"{address} has one triple per row, as only a CSV may have; Parquet needs one record per row")
     else:
         check_plain(schema, address)
@@ -148,74 +148,77 @@ def _check_parquet(schema: pa.Schema, address: str) -> None:
 
 def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -> LineIndex | None:
     """Reads the file and indexes about every `step`-th record; None if the rows of a record are not consecutive."""
-    delimiter, triples = _csv_layout(stream) if file.kind == "csv" else ("", False)
+    delimiter, triple_per_row = _csv_layout(stream) if file.kind == "csv" else ("", False)
     columns: list[str] = []
     items: Iterator[tuple[int, Any] | Reject] = (
-        _values(stream, file.address, delimiter, triples, columns)
+        _values(stream, file.address, delimiter, triple_per_row, columns)
         if delimiter or unique
         else _nonblank_lines(stream, file.address)
     )
-    ids = IdHashes() if unique or triples else None
+    id_hashes = IdHashes() if unique or triple_per_row else None
     offsets, line_numbers, records_before = array("q"), array("q"), array("q")
-    count, record, names = 0, "", list[str]()
-    rejected_before = list[str]()  # the ids ("" if unknown) of rejected rows since the last valid row
+    count = 0
+    last_id = ""  # if there is one triple per row: the id of the last valid row
+    unhashed_ids = list[str]()
+    rejected_ids = list[str]()  # the ids ("" if unknown) of rejected rows since the last valid row
     while True:
         offset, line = stream.offset, stream.line
         if (item := next(items, None)) is None:
             break
-        rejected = isinstance(item, Reject)
-        name = _id_of(item, file.prefix, triples) if ids else ""
-        if rejected and name == record:
-            name = ""
-        if triples and not rejected:
-            if name and name == record:
+        is_rejected = isinstance(item, Reject)
+        record_id = _id_of(item, file.prefix, triple_per_row) if id_hashes else ""
+        if is_rejected and record_id == last_id:
+            record_id = ""
+        if triple_per_row and not is_rejected:
+            if record_id and record_id == last_id:
                 continue
-            record = name
+            last_id = record_id
         # A shard cannot begin at a rejected line inside a CSV row, or at a record whose preceding row was rejected.
-        is_boundary = stream.offset > offset and not (triples and (rejected or name in rejected_before))
-        if triples and rejected:
-            rejected_before.append(name)
-        elif triples:
-            names[len(names) - len(rejected_before) :] = ["" if other == name else other for other in rejected_before]
-            rejected_before.clear()
+        is_boundary = stream.offset > offset and not (triple_per_row and (is_rejected or record_id in rejected_ids))
+        if triple_per_row and is_rejected:
+            rejected_ids.append(record_id)
+        elif triple_per_row:
+            first_rejected = len(unhashed_ids) - len(rejected_ids)
+            unhashed_ids[first_rejected:] = ["" if rejected == record_id else rejected for rejected in rejected_ids]
+            rejected_ids.clear()
         if not offsets or (is_boundary and count - records_before[-1] >= step):
             offsets.append(offset)
             line_numbers.append(line)
             records_before.append(count)
-            if ids:
-                ids.add(names)
-                names.clear()
+            if id_hashes:
+                id_hashes.add(unhashed_ids)
+                unhashed_ids.clear()
         count += 1
-        names.append(name)
-    if ids:
-        ids.add(names)
+        unhashed_ids.append(record_id)
+    if id_hashes:
+        id_hashes.add(unhashed_ids)
     offsets.append(stream.offset)
     records_before.append(count)
-    if triples and ids and len(IdHashes.repeated([ids])):
+    if triple_per_row and id_hashes and len(IdHashes.find_repeated([id_hashes])):
         return None
-    return LineIndex(offsets, line_numbers, records_before, tuple(columns), delimiter, ids)
+    return LineIndex(offsets, line_numbers, records_before, tuple(columns), delimiter, id_hashes)
 
 
 def _csv_layout(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
     """The delimiter of a CSV, and whether it has one triple per row."""
     header = stream.peek().partition(b"\n")[0]
     delimiter = delimiter_in(header)
-    return delimiter, _has_triples(
+    return delimiter, _has_one_triple_per_row(
         name.strip(' "\r') for name in header.decode("utf-8-sig", "replace").split(delimiter)
     )
 
 
-def _has_triples(columns: Iterable[str]) -> bool:
-    """Whether a table has one triple per row, that is, two or more of `TRIPLE_COLUMNS`; reading it needs all."""
+def _has_one_triple_per_row(columns: Iterable[str]) -> bool:
+    """Whether a table has one triple per row, that is, two or more of `TRIPLE_COLUMNS`; a reader needs all of them."""
     return len({name.lower() for name in columns} & set(TRIPLE_COLUMNS)) > 1
 
 
-def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
+def _id_of(item: tuple[int, Any] | Reject, prefix: str, triple_per_row: bool) -> str:
     """The id of an item's record; "" if it is unknown or the record is invalid."""
     if isinstance(item, Reject):
-        return (item.id or "") if triples else ""
+        return (item.id or "") if triple_per_row else ""
     line, value = item
-    if triples:
+    if triple_per_row:
         return identifier_of(value)
     try:
         return id_of_row(value, f"{prefix}{line}") if isinstance(value, dict) else ""
@@ -230,7 +233,7 @@ def _nonblank_lines(stream: BinaryIO, address: str) -> Iterator[tuple[int, str] 
 
 
 def _values(
-    stream: BinaryIO, address: str, delimiter: str, triples: bool, columns: list[str], line: int = 1
+    stream: BinaryIO, address: str, delimiter: str, triple_per_row: bool, columns: list[str], line: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
     """(line number, value) of each row of a CSV, or of JSON lines if `delimiter` is empty; rejects for invalid lines.
 
@@ -240,31 +243,31 @@ def _values(
     """
     if not delimiter:
         return read_values(stream, address, "reject", line)
-    needed = TRIPLE_COLUMNS if triples else ()
-    return read_csv_rows(stream, address, needed, delimiter, "keep", columns, line)
+    required_columns = TRIPLE_COLUMNS if triple_per_row else ()
+    return read_csv_rows(stream, address, required_columns, delimiter, "keep", columns, line)
 
 
-def prepare_inputs(inputs: list[InputFile], work: Folder) -> list[InputFile]:
-    """The files to read in workers: the input files, or copies in `work` of those that workers cannot read.
+def prepare_inputs(inputs: list[InputFile], copies: Folder) -> list[InputFile]:
+    """The files that workers read: the input files, or copies in `copies` of files that workers cannot read.
 
     Args:
-        work: the job's folder for copies; complete copies are reused.
+        copies: the job's folder for copies, in which complete copies are reused.
 
     Raises:
         DamagedError: a file changed since `find_inputs`.
     """
     files: list[InputFile] = []
     for number, file in enumerate(inputs):
-        if file.index and file.folder.local is not None and work.local is None:  # other machines can only read `work`
+        if file.index and file.folder.local is not None and copies.local is None:  # other machines cannot read the file
             name = f"{number:05d}.{file.kind}"
-            if work.size(name) != file.index.offsets[-1]:
-                work.upload(name, file.folder.local / file.name)
-            file = replace(file, folder=work, name=name, version=work.version(name))
+            if copies.size(name) != file.index.offsets[-1]:
+                copies.upload(name, file.folder.local / file.name)
+            file = replace(file, folder=copies, name=name, version=copies.version(name))
         elif file.kind == "csv" and not file.index:
             name = f"{number:05d}.parquet"
-            if work.size(name) is None:
-                _copy(file, work, name)
-            file = replace(file, folder=work, name=name, groups=inspect_parquet(work, name).groups)
+            if copies.size(name) is None:
+                _copy_grouped(file, copies, name)
+            file = replace(file, folder=copies, name=name, group_sizes=inspect_parquet(copies, name).group_sizes)
         files.append(file)
     return files
 
@@ -290,49 +293,49 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
     shards: list[Shard] = []
     rows_before = 0
     for file, duplicates_in_file in zip(files, duplicates, strict=True):
-        shards_of_file = (replace(shard, rows_before=rows_before) for shard in _cut(file, shard_rows))
+        shards_of_file = (replace(shard, rows_before=rows_before) for shard in _divide(file, shard_rows))
         shards += with_indices(shards_of_file, part, duplicates_in_file, len(shards))
         rows_before += file.rows
     return shards
 
 
-def _cut(file: InputFile, shard_rows: int) -> Iterator[Shard]:
+def _divide(file: InputFile, shard_rows: int) -> Iterator[Shard]:
     prefix = file.prefix if file.index or file.wide else None
     template = Shard(0, file.folder.address, file.name, "", (), 0, 0, file.rows, file.address, prefix=prefix)
-    if (lines := file.index) is None:
-        yield from cut(template, file.groups, shard_rows)
+    if (index := file.index) is None:
+        yield from divide_parquet(template, file.group_sizes, shard_rows)
         return
-    block = 0
-    while block < len(lines.line_numbers):
-        first = lines.records_before[block]
-        after = max(block + 1, bisect_right(lines.records_before, first + shard_rows) - 1)
-        begin, end, rows = lines.offsets[block], lines.offsets[after], lines.records_before[after] - first
-        text = TextRange(begin, end, lines.line_numbers[block], file.version, lines.delimiter, lines.columns)
+    block = 0  # the lines from one position of the index to the next
+    while block < len(index.line_numbers):
+        first = index.records_before[block]
+        next_block = max(block + 1, bisect_right(index.records_before, first + shard_rows) - 1)
+        begin, end, rows = index.offsets[block], index.offsets[next_block], index.records_before[next_block] - first
+        text = TextRange(begin, end, index.line_numbers[block], file.version, index.delimiter, index.columns)
         yield replace(template, first=first, rows=rows, text=text)
-        block = after
+        block = next_block
 
 
 def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
     """For each file: duplicate row -> location of the first record with the same id, for messages."""
 
-    def rows_of(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
-        file, lines = files[number], files[number].index
-        if not lines:
+    def rows_of(file_number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
+        file, index = files[file_number], files[file_number].index
+        if not index:
             for row, data in rows_at(file.folder, file.name, _columns(file.address, file.wide), repeated):
                 yield row, next(object_rows(iter([(row, data)]), file.prefix)) if file.wide else data
             return
-        blocks, numbers = list(_cut(file, 1)), set(repeated.tolist())
-        for block in np.unique(np.searchsorted(lines.records_before, repeated, "right") - 1).tolist():
-            for first, batch in read_records(blocks[block], _ROWS):
-                yield from ((row, data) for row, data in enumerate(batch, start=first) if row in numbers)
+        blocks, repeated_rows = list(_divide(file, 1)), set(repeated.tolist())
+        for block in np.unique(np.searchsorted(index.records_before, repeated, "right") - 1).tolist():
+            for first, batch in read_records(blocks[block], _BATCH_ROWS):
+                yield from ((row, data) for row, data in enumerate(batch, start=first) if row in repeated_rows)
 
-    def location_of(number: int, row: int, data: dict[str, Any]) -> str:
-        file = files[number]
+    def location_of(file_number: int, row: int, data: dict[str, Any]) -> str:
+        file = files[file_number]
         position = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
         return f"{file.address}, {position}"
 
     ids = [
-        (file.index and file.index.ids) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
+        (file.index and file.index.id_hashes) or hash_ids(file.folder, file.name, file.prefix if file.wide else None)
         for file in files
     ]
     return find_duplicate_rows(ids, rows_of, read_record, location_of)
@@ -349,15 +352,15 @@ def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict
         for first, batch in read_rows(shard, batch_rows, _columns(shard.address, shard.prefix is not None)):
             yield first, batch if shard.prefix is None else list(object_rows(enumerate(batch, first), shard.prefix))
         return
-    number, triples = shard.first, _has_triples(text.columns)
+    first, triple_per_row = shard.first, _has_one_triple_per_row(text.columns)
     chunks = Folder(shard.folder).chunks(shard.name, text.begin, text.end, text.version)
-    with io.BufferedReader(Stream(chunks), _BUFFER) as stream:
+    with io.BufferedReader(Stream(chunks), _BUFFER_BYTES) as stream:
         columns = list(text.columns) if text.begin else []
-        values = _values(stream, shard.address, text.delimiter, triples, columns, text.line)
-        rows = triple_rows(values) if triples else object_rows(values, shard.prefix or "")
+        values = _values(stream, shard.address, text.delimiter, triple_per_row, columns, text.line)
+        rows = triple_rows(values) if triple_per_row else object_rows(values, shard.prefix or "")
         while batch := list(islice(rows, batch_rows)):
-            yield number, batch
-            number += len(batch)
+            yield first, batch
+            first += len(batch)
 
 
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
@@ -368,16 +371,16 @@ def _columns(address: str, wide: bool) -> Sequence[str] | None:
     return None if wide else USER_COLUMNS if _kind(address) == "parquet" else record_schema().names
 
 
-def _copy(file: InputFile, work: Folder, name: str) -> None:
+def _copy_grouped(file: InputFile, copies: Folder, name: str) -> None:
     """Copies a CSV in which the rows of a record are not consecutive to Parquet, one record per row."""
     chunks = file.folder.chunks(file.name, version=file.version)
     with (
-        work.new(name) as path,
-        io.BufferedReader(Stream(chunks), _BUFFER) as stream,
+        copies.new(name) as path,
+        io.BufferedReader(Stream(chunks), _BUFFER_BYTES) as stream,
         pq.ParquetWriter(path, record_schema(), compression="zstd") as writer,
     ):
         values = _values(stream, file.address, *_csv_layout(stream), [])
-        rejected = set[str | None]()
-        rows = triple_rows(grouped_by_record(values, rejected), rejected)
-        while batch := list(islice(rows, _ROWS)):
+        rejected_ids = set[str | None]()
+        rows = triple_rows(grouped_by_record(values, rejected_ids), rejected_ids)
+        while batch := list(islice(rows, _BATCH_ROWS)):
             writer.write_table(pa.Table.from_pylist(batch, record_schema()))

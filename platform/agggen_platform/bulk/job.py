@@ -34,7 +34,7 @@ Progress = driver.Progress[Counts]
 class BulkReport(driver.Report[Counts]):
     job: str  # the job's fingerprint
     summary: Counts  # counts of the whole job, earlier runs included
-    redone: int = 0  # number of shard retries, earlier runs included
+    retries: int = 0  # number of shard retries, earlier runs included
     review: Sequence[CheckedText] = ()  # the riskiest texts, if a review was requested
 
 
@@ -76,15 +76,16 @@ def generate(
         raise ConfigError("a review needs the scores of a critic: set critic=included")
     critic = None
     if config.critic is not None:
-        address = resolve_critic(config.critic)
-        critic = address, open_critic(address)[1]
+        critic_address = resolve_critic(config.critic)
+        _, critic_fingerprint = open_critic(critic_address)
+        critic = critic_address, critic_fingerprint
     inputs = find_inputs(source, config.shard_rows, config.unique)
-    files_read = [(file.name, file.fingerprint) for file in inputs]
-    identity = job_identity(config, model.fingerprint, files_read, critic and critic[1])
+    names_and_fingerprints = [(file.name, file.fingerprint) for file in inputs]
+    identity = job_identity(config, model.fingerprint, names_and_fingerprints, critic and critic[1])
     output = Output(out, fingerprint(identity), [file.folder for file in inputs])
-    begin = time.monotonic()
+    start = time.monotonic()
 
-    def reviewed() -> list[CheckedText]:
+    def texts_to_review() -> list[CheckedText]:
         return riskiest(output, inputs, model, critic[0], review) if review and critic else []
 
     with output.claimed(fresh) as check_claim, ExitStack() as stack:
@@ -92,7 +93,7 @@ def generate(
             output.delete_input_copies()
             if single_file:
                 output.join()
-            return BulkReport(job=output.job, summary=Counts(**manifest["summary"]), review=reviewed())
+            return BulkReport(job=output.job, summary=Counts(**manifest["summary"]), review=texts_to_review())
         output.begin(identity)
         provenance = {"bundle": model.fingerprint, "bundle_address": model.address}
         provenance |= {f"input/{file.name}": file.fingerprint for file in inputs}
@@ -106,7 +107,7 @@ def generate(
             if not rows:
                 raise CorpusError(f"{source} contains no record")
         except CorpusError:
-            output.clear()  # otherwise `begin` would refuse the corrected input: its fingerprint is another job's
+            output.clear()  # `begin` would refuse the job of the corrected input, which has another fingerprint
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
         shards = plan_shards(files, config.rows_per_shard(rows), part, config.unique)
@@ -129,40 +130,44 @@ def generate(
             progress=progress,
             log=log,
         )
-        now, seconds = results.progress(), time.monotonic() - begin
+        final_progress, seconds = results.progress(), time.monotonic() - start
         report = BulkReport(
-            job=output.job, summary=results.counts, progress=now, redone=results.retries, seconds=seconds
+            job=output.job, summary=results.counts, progress=final_progress, retries=results.retries, seconds=seconds
         )
-        used = {name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)}
-        members = {"summary": results.counts.as_dict(), "config": used, **provenance}
+        settings_of_texts = {
+            name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)
+        }
+        members = {"summary": results.counts.as_dict(), "config": settings_of_texts, **provenance}
         if critic:
             members["critic"] = critic[1]
         check_claim()
-        written = [file for shard in shards for file in results.done[shard.index].files]
-        output.finish(written, members, _content(report, now))
+        part_files = [file for shard in shards for file in results.finished[shard.index].files]
+        output.finish(part_files, members, _report_content(report, final_progress))
         if single_file:
             output.join()
         if log:
             log.log_metrics(results.metrics() | _metrics(report, results), step=len(shards))
-        return replace(report, review=reviewed())
+        return replace(report, review=texts_to_review())
 
 
-def _content(report: BulkReport, now: Progress) -> dict[str, Any]:
+def _report_content(report: BulkReport, progress: Progress) -> dict[str, Any]:
     """The content of ``report.json``."""
+    speeds = progress.counts.speeds(progress.seconds)
     return {
         "job": report.job,
         **report.summary.as_dict(),
         **report.summary.means(),
-        "shards": {"total": now.total, "reused": now.reused, "redone": report.redone},
-        "run": {"records": now.counts.records, "seconds": report.seconds, **now.counts.speeds(now.seconds)},
+        "shards": {"total": progress.total, "reused": progress.reused, "redone": report.retries},
+        "run": {"records": progress.counts.records, "seconds": report.seconds, **speeds},
     }
 
 
 def _metrics(report: BulkReport, results: ShardResults[Counts]) -> dict[str, float]:
+    """Metrics of the finished job for the run log, in addition to `ShardResults.metrics`."""
     return {
         **report.summary.means(),
-        "redone_shards": report.redone,
+        "redone_shards": report.retries,
         "seconds": report.seconds,
-        "worker_seconds": sum(done.seconds for done in results.done.values()),
+        "worker_seconds": sum(result.seconds for result in results.finished.values()),
         **{f"plan_length/{length}": float(count) for length, count in report.summary.plan_lengths.items()},
     }

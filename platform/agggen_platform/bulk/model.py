@@ -21,9 +21,9 @@ from agggen_platform.storage.folder import Folder
 
 @dataclass(frozen=True)
 class Model:
-    """A bundle at a resolved address (not an alias)."""
+    """A bundle, with its resolved address."""
 
-    address: str  # a folder or ``s3://`` address that every worker can read
+    address: str  # a folder or ``s3://`` address, no alias; every worker must be able to read it
     fingerprint: str
     inference: InferenceConfig  # the inference settings in the bundle
     largest_group: int  # L: the maximum number of predicates per fact
@@ -54,18 +54,18 @@ def load_generator(address: str, expected: str, device: str) -> Generator:
         BundleError: there is no bundle at the address.
     """
     path = get_bundle(address)
-    _check_same("bundle", address, fingerprint(path), expected)
+    _check_fingerprint("bundle", address, fingerprint(path), expected)
     return load_bundle(path).generator(device)
 
 
 def load_critic(address: str, expected: str) -> Critic:
-    """The critic at `address`; `expected` and errors as in `load_generator`."""
+    """The critic at `address`; raises JobError if the SHA-256 of its files is not `expected`."""
     critic, actual = open_critic(address)
-    _check_same("critic", address, actual, expected)
+    _check_fingerprint("critic", address, actual, expected)
     return critic
 
 
-def _check_same(kind: str, address: str, actual: str, expected: str) -> None:
+def _check_fingerprint(kind: str, address: str, actual: str, expected: str) -> None:
     if actual != expected:
         raise JobError(
             f"the {kind} at {address} has the fingerprint {actual[:12]} here and {expected[:12]} in the driver: it was "

@@ -10,20 +10,21 @@ import pyarrow.parquet as pq
 
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
-from agggen_platform.sharded.worker import WORK, PartFile, open_part
+from agggen_platform.sharded.worker import WORK_FOLDER, PartFile, open_part
 
 TEXTS = "texts"
 REPORT = "report.json"
-INPUT = f"{WORK}/input"
+INPUT = f"{WORK_FOLDER}/input"
 """The folder for copies of input files that workers cannot read."""
-_SINGLE = ("texts.parquet", "texts.jsonl", REJECTS)
+_JOINED_FILES = ("texts.parquet", "texts.jsonl", REJECTS)
 
 
 class Output(JobFolder):
     kind, output_name = "bulk generation", "texts"
 
     def is_output_file(self, name: str, job_file: dict[str, Any] | None) -> bool:
-        return name in (MANIFEST, REPORT, *_SINGLE) or name.startswith((f"{TEXTS}/", "rejects/", f"{WORK}/"))
+        folders = (f"{TEXTS}/", "rejects/", f"{WORK_FOLDER}/")
+        return name in (MANIFEST, REPORT, *_JOINED_FILES) or name.startswith(folders)
 
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
         return [*manifest["texts"], *manifest["rejects"]]
@@ -44,8 +45,9 @@ class Output(JobFolder):
             DamagedError: a file in the store is incomplete.
         """
         self.folder.write(REPORT, as_json(report))
-        texts, rejects = ([asdict(f) for f in files if f.name.startswith(f"{kind}/")] for kind in (TEXTS, "rejects"))
-        self.publish({"job": self.job, "texts": texts, "rejects": rejects} | members, (TEXTS, "rejects"))
+        folders = (TEXTS, "rejects")
+        texts, rejects = ([asdict(file) for file in files if file.name.startswith(f"{kind}/")] for kind in folders)
+        self.publish({"job": self.job, "texts": texts, "rejects": rejects} | members, folders)
         self.delete_input_copies()
 
     def join(self) -> None:
@@ -58,15 +60,15 @@ class Output(JobFolder):
         else:
             with (
                 self.folder.new("texts.parquet") as path,
-                pq.ParquetWriter(path, text_schema("critic" in manifest), compression="zstd") as all_texts,
+                pq.ParquetWriter(path, text_schema("critic" in manifest), compression="zstd") as joined,
             ):
                 for name in names:
                     with open_part(self.folder, name) as part:
                         for group in range(part.num_row_groups):
-                            all_texts.write_table(part.read_row_group(group))
+                            joined.write_table(part.read_row_group(group))
         self._join_lines(REJECTS, [file["name"] for file in manifest["rejects"]])
 
     def _join_lines(self, target: str, names: Sequence[str]) -> None:
-        with self.folder.new(target) as path, path.open("wb") as lines:
+        with self.folder.new(target) as path, path.open("wb") as joined:
             for name in names:
-                lines.writelines(self.folder.chunks(name))
+                joined.writelines(self.folder.chunks(name))

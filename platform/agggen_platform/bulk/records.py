@@ -29,11 +29,11 @@ def record_schema() -> pa.Schema:
     line     the first line of the record in a text file, from 1
     error    why the row is invalid
     """
-    prepared = schema()
+    corpus_schema = schema()
     columns = [
         pa.field("id", pa.string()),
-        prepared.field("category"),
-        prepared.field("triples").with_nullable(True),
+        corpus_schema.field("category"),
+        corpus_schema.field("triples").with_nullable(True),
         pa.field("plan", pa.string()),
         pa.field("line", pa.int64()),
         pa.field("error", pa.string()),
@@ -57,21 +57,21 @@ def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
 
 
 class Stream(io.RawIOBase):
-    """A readable stream over chunks of bytes; updates the hash object `digest` with all bytes read."""
+    """A readable stream over chunks of bytes; `digest`: a hash object that is updated with all bytes read."""
 
     def __init__(self, chunks: Iterator[bytes], digest: Any = None) -> None:
-        self._chunks, self._left, self.digest = chunks, memoryview(b""), digest
+        self._chunks, self._unread, self.digest = chunks, memoryview(b""), digest
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._left:
-            self._left = memoryview(next(self._chunks, b""))
+        if not self._unread:
+            self._unread = memoryview(next(self._chunks, b""))
             if self.digest:
-                self.digest.update(self._left)
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
+                self.digest.update(self._unread)
+        size = min(len(buffer), len(self._unread))
+        buffer[:size], self._unread = self._unread[:size], self._unread[size:]
         return size
 
 
@@ -79,7 +79,7 @@ class LineReader(io.BufferedReader):
     """A stream that counts the bytes and lines read by `readline`."""
 
     offset, line = 0, 1
-    """The byte offset and the number of the next line."""
+    """The next line's byte offset, and its number from 1."""
 
     def readline(self, size: int | None = -1) -> bytes:
         content = super().readline(size)
@@ -89,7 +89,9 @@ class LineReader(io.BufferedReader):
 
 
 def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
-    triples = [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in record.triples]
+    triples = [
+        {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object} for triple in record.triples
+    ]
     return {"id": record.id, "category": record.category, "triples": triples, "plan": plan, "line": line}
 
 
@@ -121,12 +123,12 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
 
 
 def triple_rows(
-    items: Iterator[tuple[int, Any] | Reject], rejected: Collection[str | None] = ()
+    items: Iterator[tuple[int, Any] | Reject], rejected_ids: Collection[str | None] = ()
 ) -> Iterator[dict[str, Any]]:
-    """One row of `record_schema` per record of a table with one triple per row, then the rejects among its rows.
+    """Rows of `record_schema` for a table with one triple per row: one per record, followed by its rejected rows.
 
     Consecutive rows with the same id form a record; rows without an id are rejected. A record is invalid if its id is
-    in `rejected`, or if a row with its id was rejected among its rows or directly before them.
+    in `rejected_ids`, or if a row with its id was rejected among its rows or directly before them.
     """
     rows: list[Row] = []
     rejects_before: list[Reject] = []
@@ -140,18 +142,19 @@ def triple_rows(
             if rows:
                 identifier = identifier_of(rows[0][1])
                 nearby_ids = {reject.id for reject in (*rejects_before, *rejects)}
-                invalid = identifier in rejected or identifier in nearby_ids
-                yield _invalid_row(rows[0][0], identifier, REJECTED_ROW) if invalid else _record_of(rows)
+                is_invalid = identifier in rejected_ids or identifier in nearby_ids
+                yield _invalid_row(rows[0][0], identifier, REJECTED_ROW) if is_invalid else _row_of_triples(rows)
             yield from (_invalid_row(reject.line, reject.id, reject.reason) for reject in rejects)
             rows, rejects_before, rejects = [item] if item else [], rejects, []
 
 
-def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
+def _row_of_triples(rows: Sequence[Row]) -> dict[str, Any]:
+    """The row of `record_schema` for the record in `rows`, which have one triple each and the same id."""
     table = read_table(((line, row | {"split": ""}) for line, row in rows), "")
     if table.rejects:
-        # REJECTED_ROW only says that a record was rejected because of one of its rows; quote the reasons of the rows.
-        first, *others = [reject for reject in table.rejects if reject.reason != REJECTED_ROW] or table.rejects
-        reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in others)])
+        # Quotes the reasons of the invalid rows, not REJECTED_ROW, the reason of a record with an invalid row.
+        first, *later = [reject for reject in table.rejects if reject.reason != REJECTED_ROW] or table.rejects
+        reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in later)])
         return _invalid_row(first.line, identifier_of(rows[0][1]) or None, reason)
     ((record,),) = table.records.values()
     try:
@@ -161,24 +164,25 @@ def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
     return _row(record, rows[0][0], next(filter(None, plans), None))
 
 
-def grouped_by_record(items: Iterator[Row | Reject], rejected: set[str | None]) -> Iterator[Row | Reject]:
+def grouped_by_record(items: Iterator[Row | Reject], rejected_ids: set[str | None]) -> Iterator[Row | Reject]:
     """Yields the rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk.
 
     Args:
-        rejected: a set to which the ids of the rejects are added.
+        rejected_ids: a set to which the ids of the rejects are added.
     """
-    with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as rows:
-        rows.execute("PRAGMA journal_mode=OFF")  # a temporary file needs no crash recovery
-        rows.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")
+    with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as table:
+        table.execute("PRAGMA journal_mode=OFF")  # a temporary file needs no crash recovery
+        table.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")
         for item in items:
             if isinstance(item, Reject):
-                rejected.add(item.id)
+                rejected_ids.add(item.id)
                 yield item
             else:
-                key = identifier_of(item[1]).encode(errors="surrogateescape")
-                rows.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, item[0], json.dumps(item[1])))
-        ordered = rows.execute(
+                line, row = item
+                key = identifier_of(row).encode(errors="surrogateescape")
+                table.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, line, json.dumps(row)))
+        ordered_rows = table.execute(
             "SELECT line, content FROM rows NATURAL JOIN (SELECT id, MIN(line) AS first FROM rows GROUP BY id) "
             "ORDER BY first, line"
         )
-        yield from ((line, json.loads(content)) for line, content in ordered)
+        yield from ((line, json.loads(content)) for line, content in ordered_rows)

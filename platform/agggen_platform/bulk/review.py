@@ -21,7 +21,7 @@ from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.folder import Folder
 
-_SHARD_ROWS = 1024  # approximate number of input rows to read in order to find one record
+_SHARD_ROWS = 1024  # approximate number of input rows that are read to find one record
 _Key = tuple[int, int]  # (row of the record, rank of the text)
 
 
@@ -32,25 +32,26 @@ def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str,
     """
     manifest = output.manifest()
     assert manifest is not None, "only a complete output can be reviewed"
-    chosen: list[tuple[float, _Key, str]] = []
+    chosen: list[tuple[float, _Key, str]] = []  # (negative risk, key, part)
     for name in (file["name"] for file in manifest["texts"]):
-        part = _read(output, name, ["row", "rank", "risk"])
-        order = np.argsort(-part["risk"].to_numpy(), kind="stable")[:count]
-        riskiest = part.take(order).to_pylist()
-        chosen += [(-row["risk"], (row["row"], row["rank"]), name) for row in riskiest]
+        part = _read_columns(output, name, ["row", "rank", "risk"])
+        descending = np.argsort(-part["risk"].to_numpy(), kind="stable")[:count]
+        chosen += [(-row["risk"], (row["row"], row["rank"]), name) for row in part.take(descending).to_pylist()]
         chosen = sorted(chosen)[:count]
+    if not chosen:
+        return []
     texts: dict[_Key, str] = {}
     for name in {name for _, _, name in chosen}:
-        for row in _read(output, name, ["row", "rank", "text"]).to_pylist():
+        for row in _read_columns(output, name, ["row", "rank", "text"]).to_pylist():
             texts[row["row"], row["rank"]] = row["text"]
     records = _records(inputs, output, {row for _, (row, _), _ in chosen})
     checker = load_generator(model.address, model.fingerprint, "cpu").checker
-    keys = [key for _, key, _ in chosen]
-    pairs = [records[row] for row, _ in keys], [texts[key] for key in keys]
-    return check_all(*pairs, checker, open_critic(critic)[0]) if keys else []
+    chosen_records = [records[row] for _, (row, _), _ in chosen]
+    chosen_texts = [texts[key] for _, key, _ in chosen]
+    return check_all(chosen_records, chosen_texts, checker, open_critic(critic)[0])
 
 
-def _read(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
+def _read_columns(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
     if name.endswith(".jsonl"):
         rows = map(json.loads, (output.folder.read(name) or b"").splitlines())
         schema = text_schema(scores=True)
@@ -63,15 +64,15 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
     """The records at these `rows` by row number; rows are numbered consecutively over all input files."""
     files = prepare_inputs(inputs, Folder(output.folder.at(INPUT)))
     shards = plan_shards(files, _SHARD_ROWS, "{}", unique=False)
-    begins = np.array([shard.rows_before + shard.first for shard in shards])
-    by_shard = defaultdict[int, set[int]](set)
+    first_rows = np.array([shard.rows_before + shard.first for shard in shards])
+    rows_by_shard = defaultdict[int, set[int]](set)
     for row in rows:
-        by_shard[int(np.searchsorted(begins, row, "right")) - 1].add(row)
+        rows_by_shard[int(np.searchsorted(first_rows, row, "right")) - 1].add(row)
 
     records: dict[int, Record] = {}
-    for index, rows_of_shard in by_shard.items():
+    for index, rows_of_shard in rows_by_shard.items():
         for first, batch in read_records(shards[index], BATCH_ROWS):
-            numbered = enumerate(batch, start=shards[index].rows_before + first)
-            records |= {row: read_record(data)[0] for row, data in numbered if row in rows_of_shard}
+            numbered_batch = enumerate(batch, start=shards[index].rows_before + first)
+            records |= {row: read_record(data)[0] for row, data in numbered_batch if row in rows_of_shard}
     output.delete_input_copies()
     return records

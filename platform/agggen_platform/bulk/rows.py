@@ -18,7 +18,7 @@ from agggen.records import Plan, Record
 from agggen.verification.critic.critic import Critic
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.records import read_record
-from agggen_platform.sharded.config import ALL_FAILED, JobError
+from agggen_platform.sharded.config import MIN_FAILURES_TO_STOP, JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Tally
 
@@ -71,14 +71,14 @@ def text_schema(scores: bool = False) -> pa.Schema:
     )
 
 
-def generation_of(name: str, text: Any) -> Generation:
-    """The text of the record `name` from a mapping with the keys of `text_schema` or of an endpoint's answer."""
+def generation_of(record_id: str, text: Any) -> Generation:
+    """Converts a text from a mapping with the keys of `text_schema`, or from a text of an endpoint's answer."""
     facts = []
     for fact in text["facts"]:
         missing, fallback = tuple(fact.get("missing", ())), fact.get("fallback", False)
         facts.append(WrittenFact(fact["start"], fact["end"], tuple(fact["predicates"]), missing, fallback))
     return Generation(
-        name,
+        record_id,
         text["text"],
         Plan.parse(text["plan"]),
         text["plan_log_probability"],
@@ -123,18 +123,20 @@ class Counts(Tally):
     def as_dict(self) -> dict[str, Any]:
         """The JSON form, with sorted keys."""
         lengths = dict(sorted(self.plan_lengths.items(), key=lambda item: int(item[0])))
-        unknown = dict(sorted(self.unknown_predicates.items()))
-        return asdict(self) | {"plan_lengths": lengths, "unknown_predicates": unknown}
+        predicates = dict(sorted(self.unknown_predicates.items()))
+        return asdict(self) | {"plan_lengths": lengths, "unknown_predicates": predicates}
 
 
 @dataclass(slots=True)
 class _Task:
-    number: int
+    """A row to generate texts for, with the results."""
+
+    number: int  # the row's number
     row: Mapping[str, Any]
     record: Record
     plan: Plan | None
     texts: list[Generation] = field(default_factory=list)
-    error: str | None = None
+    error: str | None = None  # why the generator failed
     scores: list[dict[str, float]] = field(default_factory=list)
     """The critic's scores of each text; empty without a critic."""
 
@@ -156,20 +158,20 @@ class RowWriter:
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
         """The texts of rows as dictionaries with the keys of `text_schema`; `first`: the number of the first row.
 
-        Raises JobError if the generator failed on all of at least `ALL_FAILED` rows.
+        Raises JobError if the generator failed on all rows, and these are at least `MIN_FAILURES_TO_STOP`.
         """
-        tasks = [task for number, row in enumerate(rows, start=first) if (task := self._read(row, number))]
-        self._write(tasks)
-        failed = sum(task.error is not None for task in tasks)
-        if failed == len(tasks) >= ALL_FAILED:
-            raise JobError(f"the generator failed on all {failed} records of a batch; on the first: {tasks[0].error}")
-        self.counts.failed += failed
+        tasks = [task for number, row in enumerate(rows, start=first) if (task := self._task(row, number))]
+        self._generate(tasks)
+        n_failed = sum(task.error is not None for task in tasks)
+        if n_failed == len(tasks) >= MIN_FAILURES_TO_STOP:
+            raise JobError(f"the generator failed on all {n_failed} records of a batch; on the first: {tasks[0].error}")
+        self.counts.failed += n_failed
         self._score([task for task in tasks if task.error is None])
         for task in tasks:
             if task.error is not None:
                 self._reject(task.row, task.number, task.error)
             else:
-                yield from self._texts(task)
+                yield from self._text_rows(task)
 
     def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> Iterator[dict[str, Any]]:
         """Rejects all rows and counts them as failed; returns an empty iterator."""
@@ -183,11 +185,11 @@ class RowWriter:
         """The rejects of all rows so far, in input order."""
         return [reject for _, reject in sorted(self._rejects, key=lambda item: item[0])]
 
-    def _read(self, row: Mapping[str, Any], number: int) -> _Task | None:
+    def _task(self, row: Mapping[str, Any], number: int) -> _Task | None:
         """The task of a row; None if the row is rejected."""
-        earlier = self.duplicates.get(number)
-        if earlier is not None:
-            self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {earlier}")
+        first_location = self.duplicates.get(number)
+        if first_location is not None:
+            self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {first_location}")
             return None
         try:
             record, plan = read_record(row)
@@ -197,7 +199,7 @@ class RowWriter:
             return None
         return _Task(number, row, record, plan)
 
-    def _write(self, tasks: Sequence[_Task]) -> None:
+    def _generate(self, tasks: Sequence[_Task]) -> None:
         """Generates the texts; on an exception, halves the batch until the failing records are isolated."""
         if not tasks:
             return
@@ -212,8 +214,8 @@ class RowWriter:
                 tasks[0].error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
                 return
             half = len(tasks) // 2
-            self._write(tasks[:half])
-            self._write(tasks[half:])
+            self._generate(tasks[:half])
+            self._generate(tasks[half:])
             return
         for task, texts in zip(tasks, generated, strict=True):
             task.texts = texts
@@ -231,7 +233,8 @@ class RowWriter:
             self.counts.scored += 1
             self.counts.risky += task.scores[0]["risk"] > RISK_THRESHOLD
 
-    def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:
+    def _text_rows(self, task: _Task) -> Iterator[dict[str, Any]]:
+        """Counts a record and yields its texts with the keys of `text_schema`."""
         best = task.texts[0]
         length = str(len(best.plan.states))
         self.counts.add(
@@ -264,6 +267,6 @@ class RowWriter:
 
     def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> None:
         self.counts.rejects += 1
-        reason = reason.encode(errors="backslashreplace").decode()  # it may quote a lone surrogate, which UTF-8 lacks
+        reason = reason.encode(errors="backslashreplace").decode()  # UTF-8 cannot encode a quoted lone surrogate
         position = row.get("line", number)
         self._rejects.append((number, Reject(self.shard.address, position, row.get("id"), reason)))

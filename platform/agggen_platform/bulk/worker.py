@@ -24,7 +24,7 @@ from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Worker
 
 BATCH_ROWS = 64  # records per batch of the generator
-_GROUP = 4096  # texts per Parquet row group
+_ROW_GROUP = 4096  # texts per Parquet row group
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class BulkWorker(Worker[Counts]):
         self.settings = settings
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        on_gpu = settings.config.gpus_per_actor > 0
-        if on_gpu and not torch.cuda.is_available():
+        uses_gpu = settings.config.gpus_per_actor > 0
+        if uses_gpu and not torch.cuda.is_available():
             raise JobError("gpus_per_actor is above 0, but torch finds no GPU on this node; set it to 0 to use CPUs")
-        self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if on_gpu else "cpu")
+        self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if uses_gpu else "cpu")
         self.critic = None if settings.critic is None else load_critic(*settings.critic)
 
     def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
@@ -86,7 +86,7 @@ class BulkWorker(Worker[Counts]):
 
 def _write_parquet(path: Path, rows: Iterator[dict[str, Any]], schema: pa.Schema) -> None:
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        while group := list(islice(rows, _GROUP)):
+        while group := list(islice(rows, _ROW_GROUP)):
             writer.write_table(pa.Table.from_pylist(group, schema))
 
 

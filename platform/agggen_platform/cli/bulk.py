@@ -79,11 +79,11 @@ def bulk(
     if review:
         write_review(review, report.review)
         console.note(f"Correct the texts in {review}, then: agggen adapt {bundle} {review}")
-    if report.finished_before:
+    if report.was_already_finished:
         console.note(f"{out} already has the texts of this job; --fresh writes them again")
         return
     if (done := report.progress) is not None:
-        retries = f"; {report.redone:,} shards were retried" if report.redone else ""
+        retries = f"; {report.retries:,} shards were retried" if report.retries else ""
         console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused_message(done)}{retries})")
     log.finish(out, counts.rejects)
 

@@ -35,7 +35,7 @@ def demo(
     from agggen.datasets import Dataset, load_dataset
     from agggen.scoring import evaluate
     from agggen.training.progress import ProgressLines
-    from agggen_platform.extras import installed
+    from agggen_platform.extras import is_installed
     from agggen_platform.job_config import JobConfig
     from agggen_platform.tracking import Tracker
     from agggen_platform.training.job import data_of, default_name, train_job
@@ -68,7 +68,7 @@ def demo(
     )
     console.echo("  # A report with every text and score: open report/report.html")
     console.echo(f"  agggen evaluate {finished.path} --corpus elements --split test --out report")
-    needed = "" if installed("mlflow") else "; needs pip install 'agggen[ray]'"
+    needed = "" if is_installed("mlflow") else "; needs pip install 'agggen[ray]'"
     console.echo(f"  # Training curves in MLflow{needed}")
     console.echo(f"  agggen runs ui --runs {runs}")
 

@@ -76,7 +76,7 @@ def evaluate(
         metrics=None if metrics is None else split_names(metrics),
         run_archives=run_archives,
         device=device,
-        reading={"seed": division_seed, **columns},
+        load_options={"seed": division_seed, **columns},
         note=console.note,
     )
     beside = Path() if is_remote(bundle) else path.resolve().parent

@@ -58,7 +58,7 @@ def segment(
         for name, counts in report.splits.items()
     ]
     console.print_table(("split", "records", "texts", "facts", "rejects"), rows)
-    if report.finished_before:
+    if report.was_already_finished:
         console.note(f"{out} already has the facts of this job; --fresh segments again")
         return
     if (done := report.progress) is not None:

@@ -1,4 +1,4 @@
-"""A client of the endpoint; it needs httpx and neither torch nor Ray.
+"""A client of the endpoint. It needs httpx, but not torch or Ray.
 
 from agggen_platform.client import Client
 

@@ -36,7 +36,7 @@ from agggen_platform.client.transport import call
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
 _MAX_REQUESTS = 64  # maximum concurrent requests of a stream
-_SECONDS_BETWEEN_CHECKS = 5.0  # seconds between queries of `records_at_once`
+_SECONDS_BETWEEN_QUERIES = 5.0  # seconds between queries of `records_at_once`
 
 
 class Client:
@@ -121,8 +121,8 @@ class Client:
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records: one answer per record, in order; `index` is the position in `records`.
 
-        Reads records lazily, `piece_records` at a time, and sends concurrent requests. Halves a request that is too
-        large for the endpoint; the answer to a single record that is too large is an error.
+        Reads records lazily, `piece_records` at a time, and sends concurrent requests. A request that is too large for
+        the endpoint is divided in half; the answer to a single record that is too large is an error.
         """
 
         def answers_to(numbered_batch: tuple[int, list[RecordLike]]) -> list[Any]:
@@ -131,14 +131,18 @@ class Client:
                 answers = self._request("/v1/generate", batch, options, deadline, start)
             except EndpointError as error:
                 if not error.is_too_large:
-                    answers = _failed(error, len(batch))
+                    answers = _error_answers(error, len(batch))
                 elif len(batch) > 1:
                     middle = len(batch) // 2
                     return answers_to((start, batch[:middle])) + answers_to((start + middle, batch[middle:]))
                 else:  # the problem is about the request, so it names no record
-                    name = "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip()
-                    answers = [_error_answer(0, {**(error.problem or {}), "record": name, "index": 0})]
-            return [_reindexed(answer, start + i, batch[i]) for i, answer in enumerate(answers)]
+                    record_id = "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip()
+                    answers = [_error_answer(0, {**(error.problem or {}), "record": record_id, "index": 0})]
+            numbered_records = enumerate(batch, start)
+            return [
+                _reindexed(answer, index, record)
+                for answer, (index, record) in zip(answers, numbered_records, strict=True)
+            ]
 
         batches = _batches(records, self._piece_records)
         first_two = list(islice(batches, 2))
@@ -151,22 +155,23 @@ class Client:
         return self._model(self._attempts(deadline))
 
     def width(self, records: int) -> Callable[[], int]:
-        """Returns a function that returns the current number of concurrent requests, of `records` each, to make.
+        """Returns a function that returns how many requests of `records` records each should be concurrent now.
 
-        It is the constructor's `concurrency` if set. Otherwise these requests contain `records_at_once`, queried every
-        few seconds, and one more keeps the generators busy between two requests.
+        This is the constructor's `concurrency` if set. Otherwise it is the number of requests that contain
+        `ModelDict.records_at_once` records, which is queried every few seconds, plus one request to keep the generators
+        busy between two requests.
         """
-        due, width = 0.0, self._concurrency or 1
+        next_query, width = 0.0, self._concurrency or 1
 
         def current_width() -> int:
-            nonlocal due, width
-            if self._concurrency is None and time.monotonic() >= due:
+            nonlocal next_query, width
+            if self._concurrency is None and time.monotonic() >= next_query:
                 try:
                     model = self._model(Attempts(Retry(attempts=1), self._timeout, self._timeout))
                     width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
                 except (UnavailableError, DeadlineError):  # keep the last width; if this persists, the requests fail
                     pass
-                due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
+                next_query = time.monotonic() + _SECONDS_BETWEEN_QUERIES
             return width
 
         return current_width
@@ -201,32 +206,31 @@ class Client:
         objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
         answers = self._send(path, objects, options, attempts)
-        while failed := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
-            if options.get("alone"):  # repeat the whole batch, because its log-probabilities depend on all its records
-                failed = list(range(len(answers)))
+        while retryable_indices := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
+            problem = answers[retryable_indices[0]]["error"]
+            # With the option alone, repeat the whole batch, because log-probabilities depend on all its records.
+            indices_to_repeat = range(len(answers)) if options.get("alone") else retryable_indices
             try:
-                problem = next(answer["error"] for answer in answers if _is_retryable(answer))
                 attempts.pause(UnavailableError(describe_problem(problem), problem))
-                retried = self._send(path, [objects[index] for index in failed], options, attempts)
+                new_answers = self._send(path, [objects[index] for index in indices_to_repeat], options, attempts)
             except EndpointError:
-                break  # keep the error answers of the failed records
-            unanswered = sum(map(_is_retryable, answers))
-            for index, answer in zip(failed, retried, strict=True):
+                break  # keep the error answers
+            for index, answer in zip(indices_to_repeat, new_answers, strict=True):
                 answers[index] = _reindexed(answer, index, objects[index])
-            if sum(map(_is_retryable, answers)) < unanswered:
+            if sum(map(_is_retryable, answers)) < len(retryable_indices):
                 attempts.restart()
         return answers
 
     def _send(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
-        request, body = f"POST {self.url}{path}", _json({"records": records, "options": options})
-        answers = call(self._http, "POST", f"{self.url}{path}", attempts, body).get("answers")
+        url, body = f"{self.url}{path}", _json({"records": records, "options": options})
+        answers = call(self._http, "POST", url, attempts, body).get("answers")
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-            raise AnswerError(f"{request}: expected {len(records)} answers, got {count}")
+            raise AnswerError(f"POST {url}: expected {len(records)} answers, got {count}")
         if not all(map(_is_answer, answers)):
-            raise AnswerError(f"{request}: an answer has no status, or the status error without a problem")
+            raise AnswerError(f"POST {url}: an answer has no status, or the status error without a problem")
         if [answer.get("index") for answer in answers] != list(range(len(answers))):
-            raise AnswerError(f"{request}: the answers are not in the order of the records")
+            raise AnswerError(f"POST {url}: the answers are not in the order of the records")
         return answers
 
 
@@ -261,8 +265,8 @@ def _is_retryable(answer: Any) -> bool:
     return answer["status"] == "error" and answer["error"].get("retryable") is True
 
 
-def _failed(error: EndpointError, count: int) -> list[Any]:
-    """The error answers for `count` records if `error` has a problem for each; else raises `error`."""
+def _error_answers(error: EndpointError, count: int) -> list[Any]:
+    """The error answers for `count` records if `error` has a problem for each of them; else raises `error`."""
     problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
     if len(problems) != count or any(problem.get("record") is None for problem in problems):
         raise error
@@ -275,8 +279,8 @@ def _error_answer(index: int, problem: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lacks_id(record: Mapping[str, Any]) -> bool:
     """Whether the record has no id or a blank one, so that the endpoint uses its index as id."""
-    name = record.get("id")
-    return name is None or (isinstance(name, str) and not name.strip())
+    record_id = record.get("id")
+    return record_id is None or (isinstance(record_id, str) and not record_id.strip())
 
 
 def _reindexed(answer: Any, index: int, record: Mapping[str, Any]) -> Any:

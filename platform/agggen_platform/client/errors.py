@@ -36,7 +36,7 @@ class EndpointError(AggGenError):
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the request was refused for its size, so that its parts may be accepted."""
+        """Whether the request was refused for its size; smaller parts of it may be accepted."""
         return str((self.problem or {}).get("type")).endswith(":too-large")
 
 
@@ -68,6 +68,6 @@ def describe_problem(problem: Mapping[str, Any]) -> str:
     record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")
     location = [f"record {record!r}"] * (record is not None and repr(record) not in detail)
     location += [f"field {field}"] * (field is not None)
-    where = f"{', '.join(location)}: " if location else ""
+    prefix = f"{', '.join(location)}: " if location else ""
     code = str(problem.get("type", "no code")).rpartition(":")[2]
-    return f"{where}{detail} ({code}, {problem.get('status')}{f', request {request}' if request else ''})"
+    return f"{prefix}{detail} ({code}, {problem.get('status')}{f', request {request}' if request else ''})"

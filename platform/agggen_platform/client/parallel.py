@@ -12,8 +12,8 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-def in_parallel(inputs: Iterator[P], work: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
-    """Applies `work` to all inputs, at most `width()` concurrently; yields the results in order.
+def in_parallel(inputs: Iterator[P], function: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
+    """Applies `function` to all inputs, at most `width()` concurrently; yields the results in order.
 
     At most ``2 * width()`` inputs are being processed or have buffered results.
     """
@@ -23,19 +23,19 @@ def in_parallel(inputs: Iterator[P], work: Callable[[P], R], width: Callable[[],
         while len(pending) < 2 * limit and sum(not future.done() for future in pending) < limit:
             if (next_input := next(inputs, None)) is None:
                 break
-            pending.append(_started(work, next_input))
+            pending.append(_start(function, next_input))
         if not pending:
             return
         yield pending.popleft().result()
 
 
-def _started(work: Callable[[P], R], argument: P) -> Future[R]:
-    """Runs `work` in a daemon thread, because threads of an executor would delay the exit of the process."""
+def _start(function: Callable[[P], R], argument: P) -> Future[R]:
+    """Runs `function` in a daemon thread; threads of an executor would delay the exit of the process."""
     future: Future[R] = Future()
 
     def run() -> None:
         try:
-            future.set_result(work(argument))
+            future.set_result(function(argument))
         except BaseException as error:  # raised again by `Future.result`
             future.set_exception(error)
 

@@ -31,8 +31,8 @@ class Retry:
 
     def wait(self, attempt: int, retry_after: float | None, draw: float) -> float:
         """Seconds between attempt number `attempt` (from 1) and the next; `draw`: a random number in [0, 1]."""
-        full = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
-        return max(full * (0.5 + draw / 2), 0.0 if retry_after is None else retry_after + self.first_wait * draw)
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
+        return max(longest * (0.5 + draw / 2), 0.0 if retry_after is None else retry_after + self.first_wait * draw)
 
 
 class Attempts:
@@ -47,34 +47,34 @@ class Attempts:
 
     def restart(self) -> None:
         """Resets the number of attempts and the deadline; called when an attempt made progress."""
-        self._made, self._end = 0, time.monotonic() + self._seconds
+        self._failures, self._deadline = 0, time.monotonic() + self._seconds
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until the deadline, at least 0."""
-        return max(0.0, self._end - time.monotonic())
+        return max(0.0, self._deadline - time.monotonic())
 
     @property
     def timeout(self) -> float:
         """The timeout in seconds for an attempt that starts now."""
-        return min(self._timeout, self.left)
+        return min(self._timeout, self.remaining)
 
     def check(self, cause: EndpointError | None = None) -> None:
         """Raises DeadlineError if the deadline has passed; `cause`: the last error."""
-        if not self.left:
-            raise self._late(cause)
+        if not self.remaining:
+            raise self._deadline_error(cause)
 
     def pause(self, cause: EndpointError) -> None:
-        """Waits before the next attempt; raises `cause` if none is left, DeadlineError if the deadline is too close."""
-        self._made += 1
-        if self._made >= self._retry.attempts:
+        """Waits before the next attempt; raises `cause` after the last one, DeadlineError if time is too short."""
+        self._failures += 1
+        if self._failures >= self._retry.attempts:
             raise cause
-        wait = self._retry.wait(self._made, cause.retry_after, random.random())
-        if wait >= self.left:
-            raise self._late(cause) from cause
+        wait = self._retry.wait(self._failures, cause.retry_after, random.random())
+        if wait >= self.remaining:
+            raise self._deadline_error(cause) from cause
         time.sleep(wait)
 
-    def _late(self, cause: EndpointError | None) -> DeadlineError:
+    def _deadline_error(self, cause: EndpointError | None) -> DeadlineError:
         detail = f"; the last error: {cause}" if cause else ""
         problem, request_id = (cause.problem, cause.request_id) if cause else (None, None)
         return DeadlineError(f"no answer within {self._seconds:g} s{detail}", problem, request_id)

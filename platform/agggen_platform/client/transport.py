@@ -39,9 +39,9 @@ def _attempt(http: httpx.Client, method: str, url: str, attempts: Attempts, body
     try:
         response = http.request(method, url, content=body, headers=headers, timeout=timeout)
     except httpx.TimeoutException as error:
-        timed_out = UnavailableError(f"{request}: no data for {timeout:.3g} s")
-        attempts.check(timed_out)
-        raise timed_out from error
+        unavailable = UnavailableError(f"{request}: no data for {timeout:.3g} s")
+        attempts.check(unavailable)
+        raise unavailable from error
     except httpx.TransportError as error:
         raise UnavailableError(f"{request}: {str(error) or type(error).__name__}") from error
     except httpx.DecodingError as error:
@@ -58,13 +58,13 @@ def _attempt(http: httpx.Client, method: str, url: str, attempts: Attempts, body
 
 
 def _failure(request: str, response: httpx.Response) -> EndpointError:
-    """The error for a response with another status than 200."""
+    """The error for a response with a status other than 200."""
     status, request_id = response.status_code, response.headers.get("x-request-id")
-    kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
-    document = _object(response) if kind == "application/problem+json" else None
+    media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
+    document = _object(response) if media_type == "application/problem+json" else None
     problem = None if document is None else {"status": status, **document}
-    described = describe_problem(problem) if problem else f"status {status} without a problem document"
-    message = f"{request}: {described}"
+    description = describe_problem(problem) if problem else f"status {status} without a problem document"
+    message = f"{request}: {description}"
     # A 5xx response without a problem document comes from a proxy in front of a dead application: transient.
     if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):
         return UnavailableError(message, problem, request_id, retry_after(response.headers.get("retry-after")))
@@ -74,7 +74,7 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:
-    """The JSON object in the body of a response; None if it is not one."""
+    """The JSON object in the body of a response; None if the body is not a JSON object."""
     try:
         value = json.loads(response.content)
     except ValueError:

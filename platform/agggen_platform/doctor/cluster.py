@@ -11,7 +11,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
-from agggen_platform.extras import installed
+from agggen_platform.extras import is_installed
 from agggen_platform.ray_cluster import check_reachable
 
 _TIMEOUT_SECONDS = 5.0  # of an HTTP request
@@ -22,11 +22,11 @@ _MAKE_TOKEN = "ray get-auth-token --generate >/dev/null && chmod 600 $HOME/.ray/
 def check(settings: Settings) -> Iterator[Finding]:
     yield from token(settings)
     address, install = settings.cluster, "pip install 'agggen[ray]'"
-    if address is not None and installed("ray"):
+    if address is not None and is_installed("ray"):
         yield from cluster(address, settings)
     elif address is not None:
         yield error("cluster", f"{address} needs Ray, which is not installed", install)
-    elif installed("ray"):
+    elif is_installed("ray"):
         yield note("cluster", "no address is set: jobs start a local cluster")
     else:
         message = "Ray is not installed: `agggen sweep`, `bulk` and `serve` need it, and training with cluster.workers"

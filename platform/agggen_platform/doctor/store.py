@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from agggen.errors import ConfigError
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
-from agggen_platform.extras import installed
+from agggen_platform.extras import is_installed
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
@@ -27,7 +27,7 @@ def check(settings: Settings) -> Iterator[Finding]:
             yield from _store(Folder(settings.storage, _POLICY))
         except ConfigError as failure:
             remedy = "storage.url=s3://BUCKET/PREFIX  # and AWS_ENDPOINT_URL=http://HOST:PORT, unless the store is AWS"
-            yield error("address", str(failure), remedy if installed("boto3") else "pip install 'agggen[ray]'")
+            yield error("address", str(failure), remedy if is_installed("boto3") else "pip install 'agggen[ray]'")
 
 
 def _store(folder: Folder) -> Iterator[Finding]:

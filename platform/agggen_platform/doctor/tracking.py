@@ -10,7 +10,7 @@ from typing import Any
 from agggen_platform.doctor.findings import Finding, error, note, ok
 from agggen_platform.doctor.machine import unwritable
 from agggen_platform.doctor.settings import Settings
-from agggen_platform.extras import installed
+from agggen_platform.extras import is_installed
 from agggen_platform.mlflow_client import sqlite_file
 from agggen_platform.registry.address import RegistryError
 from agggen_platform.registry.client import connect, registry_uri
@@ -23,7 +23,7 @@ _TAG = "agggen.doctor"
 def check(settings: Settings) -> Iterator[Finding]:
     runs = Path(settings.runs)
     uri = settings.tracking or default_uri(runs)
-    if not installed("mlflow"):
+    if not is_installed("mlflow"):
         level = note if uri == sqlite_uri(runs) else error
         yield level("tracking", f"MLflow is not installed: runs are logged in {runs} only", "pip install 'agggen[ray]'")
         return

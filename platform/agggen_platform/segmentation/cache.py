@@ -13,7 +13,7 @@ import re
 import sqlite3
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from agggen.errors import AggGenError
@@ -47,7 +47,7 @@ class FactCache:
             self._disable(error)
 
     def get(self, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Text -> facts for those texts that are in the cache."""
+        """The facts of each text that is in the cache, by text."""
         if self._connection is None:
             return {}
         cached: dict[str, tuple[str, ...]] = {}
@@ -58,17 +58,19 @@ class FactCache:
                 keys = all_keys[start : start + _KEYS_PER_QUERY]
                 query = f"SELECT text, ends FROM facts WHERE text IN ({','.join('?' * len(keys))})"
                 for key, ends in self._connection.execute(query, keys):
-                    if (facts := _pieces(by_key[key], ends)) is not None:
+                    if (facts := _facts_of(by_key[key], ends)) is not None:
                         cached[by_key[key]] = facts
         except sqlite3.DatabaseError as error:
             self._disable(error)
         return cached
 
-    def put(self, facts: Mapping[str, Iterable[str]]) -> None:
-        """Stores `facts`, a mapping of texts to their facts."""
-        if self._connection is None or not facts:
+    def put(self, facts_by_text: Mapping[str, Iterable[str]]) -> None:
+        """Stores the facts of texts."""
+        if self._connection is None or not facts_by_text:
             return
-        rows = [(_key(text), array("I", accumulate(map(len, pieces))).tobytes()) for text, pieces in facts.items()]
+        rows = [
+            (_key(text), array("I", accumulate(map(len, facts))).tobytes()) for text, facts in facts_by_text.items()
+        ]
         execute = self._connection.execute
         try:
             execute("BEGIN IMMEDIATE")
@@ -103,10 +105,10 @@ def _key(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _pieces(text: str, ends: bytes) -> tuple[str, ...] | None:
-    """The text split at the offsets `ends` (uint32 array); None if they do not fit the text (a damaged entry)."""
+def _facts_of(text: str, ends: bytes) -> tuple[str, ...] | None:
+    """The facts of a text from their end offsets (an array of uint32); None for a damaged entry."""
     try:
         offsets = array("I", ends)
-        return check_facts(text, [text[a:b] for a, b in zip([0, *offsets], offsets, strict=False)])
+        return check_facts(text, [text[start:end] for start, end in pairwise([0, *offsets])])
     except (ValueError, AggGenError):
         return None

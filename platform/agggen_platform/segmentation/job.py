@@ -20,7 +20,7 @@ from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_unchanged
 from agggen_platform.sharded.output import MANIFEST, JobFolder
 from agggen_platform.sharded.shards import Shard, file_at
-from agggen_platform.sharded.worker import WORK, FinishedShard, PartFile
+from agggen_platform.sharded.worker import WORK_FOLDER, FinishedShard, PartFile
 from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Output(JobFolder):
     kind, output_name = "segmentation", "facts"
 
     def is_output_file(self, name: str, job_file: dict[str, Any] | None) -> bool:
-        if name == MANIFEST or name.startswith(("rejects/", f"{WORK}/")):
+        if name == MANIFEST or name.startswith(("rejects/", f"{WORK_FOLDER}/")):
             return True
         if job_file is None:
             return name.endswith(".parquet")
@@ -80,8 +80,8 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     sources = [open_source(folder, f"{name}.parquet") for name in names if not splits or name in splits]
     by_split: dict[str, Source] = {}
     for source in sources:
-        if (other := by_split.setdefault(source.split, source)) is not source:
-            raise CorpusError(f"{source.address} and {other.address} both contain the split {source.split!r}")
+        if (earlier_source := by_split.setdefault(source.split, source)) is not source:
+            raise CorpusError(f"{source.address} and {earlier_source.address} both contain the split {source.split!r}")
     return sources
 
 
@@ -115,7 +115,7 @@ def segment(
     sources = find_sources(corpus, splits)
     job = fingerprint(config, sources, fact_segmenter.fingerprint)
     output = Output(out, job, [source.folder for source in sources])
-    begin = time.monotonic()
+    start = time.monotonic()
     with output.claimed(fresh) as check_claim, ExitStack() as stack:
         if manifest := output.manifest():
             reports = {
@@ -130,14 +130,15 @@ def segment(
         if log:
             provenance = {"config_hash": config_hash(config), "segmenter": fact_segmenter.fingerprint, "job": job}
             log.log_params(flatten(config) | inputs | provenance)
-        by_split: dict[str, list[Shard]] = {}
+        shards_by_split: dict[str, list[Shard]] = {}
         shards: list[Shard] = []
         for source in sources:
-            by_split[source.split] = plan_shards(source, config.rows_per_shard(source.rows), job, len(shards))
-            shards += by_split[source.split]
-        absolute = replace(config, facts=config.facts.absolute)
+            split_shards = plan_shards(source, config.rows_per_shard(source.rows), job, len(shards))
+            shards_by_split[source.split] = split_shards
+            shards += split_shards
+        worker_config = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
-        settings = WorkerSettings(output.folder.address, job, absolute, fact_segmenter.fingerprint, corpora)
+        settings = WorkerSettings(output.folder.address, job, worker_config, fact_segmenter.fingerprint, corpora)
         results = driver.run_shards(
             shards,
             ShardWorker,
@@ -149,13 +150,13 @@ def segment(
             log=log,
         )
         reports = {
-            source.split: _report(source, [results.done[shard.index] for shard in by_split[source.split]])
+            source.split: _report(source, [results.finished[shard.index] for shard in shards_by_split[source.split]])
             for source in sources
         }
         manifest = {
             "job": job,
             "splits": {name: asdict(report) for name, report in reports.items()},
-            "rejects": [asdict(file) for shard in shards for file in results.done[shard.index].files[1:]],
+            "rejects": [asdict(file) for shard in shards for file in results.finished[shard.index].files[1:]],
             "config": resolved(config),
             "segmenter": fact_segmenter.fingerprint,
             "inputs": inputs,
@@ -166,7 +167,7 @@ def segment(
             texts = results.counts.references
             statistics = {"facts_per_text": results.counts.facts / max(1, texts), "texts": texts}
             log.log_metrics(results.metrics() | statistics, step=len(shards))
-    return SegmentReport(splits=reports, progress=results.progress(), seconds=time.monotonic() - begin)
+    return SegmentReport(splits=reports, progress=results.progress(), seconds=time.monotonic() - start)
 
 
 def _check_unchanged(sources: Sequence[Source]) -> None:
@@ -175,9 +176,9 @@ def _check_unchanged(sources: Sequence[Source]) -> None:
         check_unchanged(source.address, source.fingerprint, current)
 
 
-def _report(source: Source, done: Sequence[FinishedShard[Counts]]) -> SplitReport:
+def _report(source: Source, results: Sequence[FinishedShard[Counts]]) -> SplitReport:
     counts = Counts()
-    for shard in done:
-        counts.add(shard.counts)
-    parts = tuple(shard.files[0] for shard in done)
+    for result in results:
+        counts.add(result.counts)
+    parts = tuple(result.files[0] for result in results)
     return SplitReport(source.rows, counts.records, counts.references, counts.facts, counts.rejects, parts)

@@ -14,7 +14,7 @@ from agggen.facts.sentences import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import SegmentConfig
-from agggen_platform.sharded.config import ALL_FAILED, JobError
+from agggen_platform.sharded.config import MIN_FAILURES_TO_STOP, JobError
 from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.sharded.worker import Tally
 
@@ -58,9 +58,9 @@ class RowSegmenter:
         """Invalid rows, and references for which there are no facts; `Reject.line` is the row number."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
-        """The valid records of rows numbered from `first`, with only those references that have facts.
+        """The valid records of rows numbered from `first`; each has only the references with facts.
 
-        Raises JobError if the segmenter failed on all of at least `ALL_FAILED` texts.
+        Raises JobError if the segmenter failed on all texts, and these are at least `MIN_FAILURES_TO_STOP`.
         """
         items = [self._record(row, number) for number, row in enumerate(rows, start=first)]
         texts = dict.fromkeys(
@@ -81,7 +81,7 @@ class RowSegmenter:
             for position, reference in enumerate(references, start=1):
                 error = reference if isinstance(reference, str) else errors.get(reference.text)
                 if error is None and isinstance(reference, Reference):
-                    segmented.append(replace(reference, facts=self._aligned(record, facts[reference.text])))
+                    segmented.append(replace(reference, facts=self._align(record, facts[reference.text])))
                 else:
                     self._reject(number, row["id"], f"reference {position}: {error}")
             self.counts.records += 1
@@ -95,10 +95,10 @@ class RowSegmenter:
         self.rejects.append(Reject(self.address, row, name, reason))
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        """The record and its references, with an error message in place of an invalid reference or record."""
-        earlier = self.duplicates.get(number)
-        if earlier is not None:
-            return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
+        """The record and its references; an error message replaces an invalid record or reference."""
+        first_row = self.duplicates.get(number)
+        if first_row is not None:
+            return f"the id {row['id']!r} occurs a second time, first in row {first_row}"
         try:
             record = record_without_references(row)
         except AggGenError as error:
@@ -108,38 +108,41 @@ class RowSegmenter:
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
         """Text -> facts, and text -> error of failed texts. Batches texts of similar length."""
         cached = self.cache.get(texts) if self.cache else {}
-        uncached = sorted((text for text in texts if text not in cached), key=len)
+        uncached_texts = sorted((text for text in texts if text not in cached), key=len)
         segmented: dict[str, tuple[str, ...]] = {}
         errors: dict[str, str] = {}
-        for start in range(0, len(uncached), self.config.batch_size):
-            facts, failed = segment_each(self.segmenter, uncached[start : start + self.config.batch_size])
+        for start in range(0, len(uncached_texts), self.config.batch_size):
+            facts, batch_errors = segment_each(self.segmenter, uncached_texts[start : start + self.config.batch_size])
             segmented |= facts
-            errors |= failed
-        if len(errors) == len(uncached) >= ALL_FAILED:
+            errors |= batch_errors
+        if len(errors) == len(uncached_texts) >= MIN_FAILURES_TO_STOP:
+            first_error = next(iter(errors.values()))
             raise JobError(
-                f"the segmenter {self.segmenter.name!r} fails on every one of {len(uncached)} texts; on the first with "
-                f"{next(iter(errors.values()))}"
+                f"the segmenter {self.segmenter.name!r} failed on all {len(errors)} texts of a batch; on the first: "
+                f"{first_error}"
             )
         self.counts.failed += len(errors)
         if self.cache:
             self.cache.put(segmented)
             self.counts.cache_errors, self.cache.errors = self.counts.cache_errors + self.cache.errors, 0
         self.counts.cached += len(cached)
-        self.counts.segmented += len(uncached)
-        self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in uncached)
+        self.counts.segmented += len(uncached_texts)
+        self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in uncached_texts)
         return cached | segmented, errors
 
-    def _aligned(self, record: Record, facts: tuple[str, ...]) -> tuple[Fact, ...]:
+    def _align(self, record: Record, facts: tuple[str, ...]) -> tuple[Fact, ...]:
         if self.config.alignment == "none":
             return tuple(map(Fact, facts))
-        names: list[list[str]] = [[] for _ in facts]
-        for name, fact in zip(record.predicates, align(record, facts, self.config.alignment).fact_of, strict=True):
+        predicates_by_fact: list[list[str]] = [[] for _ in facts]
+        alignment = align(record, facts, self.config.alignment)
+        for predicate, fact in zip(record.predicates, alignment.fact_of, strict=True):
             if fact is not None:  # for the type checker: by default `align` assigns every triple to a fact
-                names[fact].append(name)
-        return tuple(Fact(text, tuple(predicates)) for text, predicates in zip(facts, names, strict=True))
+                predicates_by_fact[fact].append(predicate)
+        return tuple(Fact(text, tuple(names)) for text, names in zip(facts, predicates_by_fact, strict=True))
 
 
 def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
+    """The reference in `row`, or an error message if it is invalid."""
     try:
         if row is None or row["text"] is None:
             return "the reference has no text"

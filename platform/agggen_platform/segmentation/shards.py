@@ -11,7 +11,7 @@ from agggen_platform.sharded import shards
 from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.storage.folder import Folder
 
-_NEEDED = ("id", "triples", "references")
+_REQUIRED_COLUMNS = ("id", "triples", "references")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Source:
     split: str
     corpus: str
     fingerprint: str  # a hash of the file's content
-    groups: tuple[int, ...]  # number of rows of each row group
+    group_sizes: tuple[int, ...]  # number of rows of each row group
 
     @property
     def rows(self) -> int:
-        return sum(self.groups)
+        return sum(self.group_sizes)
 
     @property
     def address(self) -> str:
@@ -40,18 +40,17 @@ def open_source(folder: Folder, name: str) -> Source:
     Raises:
         CorpusError: the file is missing, not Parquet, or lacks columns of a prepared corpus.
     """
-    opened = shards.inspect_parquet(
-        folder, name, lambda columns, address: shards.check_columns(columns, _expected_schema(), _NEEDED, address)
-    )
-    split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
-    corpus = opened.metadata.get("corpus") or split
-    return Source(folder, name, split, corpus, opened.fingerprint, opened.groups)
+    info = shards.inspect_parquet(folder, name, _check_schema)
+    split = info.metadata.get("split") or name.rpartition("/")[2].removesuffix(".parquet")
+    corpus = info.metadata.get("corpus") or split
+    return Source(folder, name, split, corpus, info.fingerprint, info.group_sizes)
 
 
-def _expected_schema() -> pa.Schema:
-    """The columns of a prepared corpus that are type-checked, with only the text of references."""
-    text = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
-    return schema().set(schema().get_field_index("references"), text)
+def _check_schema(columns: pa.Schema, address: str) -> None:
+    """Checks the columns of a prepared corpus; of the references, only the text is required."""
+    references = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
+    expected = schema().set(schema().get_field_index("references"), references)
+    shards.check_columns(columns, expected, _REQUIRED_COLUMNS, address)
 
 
 def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int = 0) -> list[Shard]:
@@ -69,5 +68,5 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         lambda _, row, __: row,
     )
     template = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
-    unnumbered = shards.cut(template, source.groups, rows_per_shard)
-    return shards.with_indices(unnumbered, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)
+    shards_without_index = shards.divide_parquet(template, source.group_sizes, rows_per_shard)
+    return shards.with_indices(shards_without_index, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)

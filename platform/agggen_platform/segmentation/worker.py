@@ -38,14 +38,20 @@ class ShardWorker(Worker[Counts]):
     kind = "segment"
     counts = Counts
 
-    def __init__(self, settings: WorkerSettings, loaded: FactSegmenter | None = None) -> None:
-        """`loaded`: the segmenter, if already loaded. Raises JobError if the segmenter differs from the driver's."""
+    def __init__(self, settings: WorkerSettings, loaded_segmenter: FactSegmenter | None = None) -> None:
+        """
+        Args:
+            loaded_segmenter: None: load the segmenter of the settings.
+
+        Raises:
+            JobError: the segmenter differs from the driver's.
+        """
         # oneDNN caches kernels for the last 1024 tensor shapes by default, and texts have many different shapes: after
         # two minutes of tagging, a process uses 495 MB instead of 335 MB. Torch reads the variable at its first use.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         super().__init__(settings.out, settings.job)
         self.settings = settings
-        self.segmenter = loaded or segmenter(settings.config.facts)
+        self.segmenter = loaded_segmenter or segmenter(settings.config.facts)
         if self.segmenter.fingerprint != settings.segmenter:
             raise JobError(
                 f"the segmenter {self.segmenter.name!r} of this worker has fingerprint {self.segmenter.fingerprint}, "
@@ -57,11 +63,11 @@ class ShardWorker(Worker[Counts]):
 
     def write_part(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         segmenter = RowSegmenter(self.segmenter, self.settings.config, shard, self.cache)
-        read = read_rows(shard, _BATCH_ROWS, schema().names)
-        records = (record for first, rows in read for record in segmenter.records(rows, first))
+        batches = read_rows(shard, _BATCH_ROWS, schema().names)
+        records = (record for first, rows in batches for record in segmenter.records(rows, first))
         split = shard.part.rpartition("/")[0]
-        written = write_records(path, records, self.settings.corpora[split], split)
-        return segmenter.counts, written, segmenter.rejects
+        n_records = write_records(path, records, self.settings.corpora[split], split)
+        return segmenter.counts, n_records, segmenter.rejects
 
     def close(self) -> None:
         if self.cache is not None:

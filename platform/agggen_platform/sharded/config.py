@@ -11,8 +11,8 @@ from agggen.errors import AggGenError, ConfigError
 
 SMALLEST_SHARD = 64
 """The minimum that ``shard_rows=0`` chooses."""
-ALL_FAILED = 20
-"""If all of at least this many inputs fail, the job stops, because the model or device is probably defective."""
+MIN_FAILURES_TO_STOP = 20
+"""If a whole batch of at least this many inputs fails, the job stops: the model or device is probably defective."""
 
 
 class JobError(AggGenError):
@@ -36,7 +36,7 @@ class ShardedConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
-            raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
+            raise ConfigError(f"max_reject_share must be from 0 to 1, not {self.max_reject_share}")
         if self.actors is not None and self.actors < 0:
             raise ConfigError(f"actors must be 0 (no Ray) or more, not {self.actors}")
         if self.shard_rows < 0:
@@ -48,11 +48,11 @@ class ShardedConfig:
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """A hash that identifies a job; `content`: everything that affects its result, but no settings of speed."""
+    """A hash that identifies a job; `content`: all that affects its result, and nothing else."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def check_unchanged(address: str, before: str, now: str) -> None:
-    """Raises JobError if the fingerprint or version of the input at `address` changed from `before` to `now`."""
-    if now != before:
+def check_unchanged(address: str, expected: str, current: str) -> None:
+    """Raises JobError if the `current` fingerprint or version of the input at `address` is not the `expected` one."""
+    if current != expected:
         raise JobError(f"{address} changed while it was read; wait until it is stable, then run again with --fresh")

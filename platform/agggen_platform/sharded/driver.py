@@ -39,11 +39,12 @@ class Progress(Generic[C]):
 class Report(Generic[C]):
     """A finished job."""
 
-    progress: Progress[C] | None = None  # the progress of this run; None if an earlier run finished the job
+    progress: Progress[C] | None = None  # the final progress of this run; None if an earlier run finished the job
     seconds: float = 0.0  # the duration of this run
 
     @property
-    def finished_before(self) -> bool:
+    def was_already_finished(self) -> bool:
+        """Whether an earlier run finished the job."""
         return self.progress is None
 
 
@@ -54,30 +55,30 @@ class ShardResults(Generic[C]):
     total: int  # the number of shards of the job
     counts: C  # counts of all finished shards, including those of earlier runs
     _new_counts: C  # counts of the shards finished in this run
-    done: dict[int, FinishedShard[C]] = field(default_factory=dict)  # the finished shards by index
+    finished: dict[int, FinishedShard[C]] = field(default_factory=dict)  # by index of the shard
     retries: int = 0  # number of retries after a worker died
-    _reused: int = 0
-    _began: float = field(default_factory=time.monotonic)
+    _n_reused: int = 0  # number of shards finished by earlier runs
+    _start_time: float = field(default_factory=time.monotonic)  # when the first shard of this run started
 
-    def add(self, done: FinishedShard[C]) -> None:
-        self.done[done.shard] = done
-        self.counts.add(done.counts)
-        self.retries += done.retries
-        self._reused += done.reused
-        if not done.reused:
-            self._new_counts.add(done.counts)
-            if len(self.done) - self._reused == 1:
-                self._began = time.monotonic() - done.seconds
+    def add(self, result: FinishedShard[C]) -> None:
+        self.finished[result.shard] = result
+        self.counts.add(result.counts)
+        self.retries += result.retries
+        self._n_reused += result.reused
+        if not result.reused:
+            self._new_counts.add(result.counts)
+            if len(self.finished) - self._n_reused == 1:
+                self._start_time = time.monotonic() - result.seconds
 
     def progress(self) -> Progress[C]:
-        seconds = max(1e-9, time.monotonic() - self._began)
-        return Progress(len(self.done), self.total, self._reused, self._new_counts, seconds)
+        seconds = max(1e-9, time.monotonic() - self._start_time)
+        return Progress(len(self.finished), self.total, self._n_reused, self._new_counts, seconds)
 
     def metrics(self) -> dict[str, float]:
         """Metrics for the run log: counts of the whole job and rates of this run."""
-        now = self.progress()
+        progress = self.progress()
         counts = {name: float(count) for name, count in self.counts.numbers().items()}
-        return counts | {"shards": now.shards} | now.counts.speeds(now.seconds)
+        return counts | {"shards": progress.shards} | progress.counts.speeds(progress.seconds)
 
 
 def run_shards(
@@ -107,21 +108,21 @@ def run_shards(
         JobError: a shard has no result, too many rows were rejected, or a local cluster lacks the GPUs for an actor.
     """
     results = ShardResults(len(shards), worker.counts(), worker.counts())
-    out, logged = Folder(settings.out), time.monotonic()
+    out, last_logged = Folder(settings.out), time.monotonic()
     shards_with_attempts = with_attempts(shards, out)
     with (
-        ShardMetrics(worker.kind, f"{worker.kind}-{settings.job}", shards, config.max_reject_share) as meter,
-        _results(shards_with_attempts, worker, settings, config, local_worker, gpus) as finished,
+        ShardMetrics(worker.kind, f"{worker.kind}-{settings.job}", shards, config.max_reject_share) as metrics,
+        _result_stream(shards_with_attempts, worker, settings, config, local_worker, gpus) as result_stream,
     ):
-        meter.begin()
-        for done in finished:
-            results.add(done)
+        metrics.begin()
+        for result in result_stream:
+            results.add(result)
             progress(results.progress())
-            meter.done(done, results.total - len(results.done))
-            if log and time.monotonic() - logged >= _SECONDS_BETWEEN_METRICS:
-                logged = time.monotonic()
-                log.log_metrics(results.metrics(), step=len(results.done))
-    if missing := [shard for shard in shards if shard.index not in results.done]:
+            metrics.add_shard(result, results.total - len(results.finished))
+            if log and time.monotonic() - last_logged >= _SECONDS_BETWEEN_METRICS:
+                last_logged = time.monotonic()
+                log.log_metrics(results.metrics(), step=len(results.finished))
+    if missing := [shard for shard in shards if shard.index not in results.finished]:
         raise JobError(f"no worker finished {missing[0]}; run the same command again")
     check_inputs()
     rejects, total, limit = results.counts.rejects, results.counts.total, config.max_reject_share
@@ -129,13 +130,13 @@ def run_shards(
         raise JobError(
             f"{rejects:,} of {total:,} {results.counts.noun} were rejected ({rejects / total:.1%}, max_reject_share is "
             f"{limit:.1%}), so the output was not published; the reasons are in {out.at('rejects')}. Run again to "
-            "retry failures of workers, or with a larger max_reject_share to publish the output"
+            "retry rows on which workers failed, or with a larger max_reject_share to publish the output"
         )
     return results
 
 
 @contextmanager
-def _results(
+def _result_stream(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
@@ -143,9 +144,10 @@ def _results(
     local_worker: Callable[[], Worker[C]] | None,
     gpus: float,
 ) -> Iterator[Iterator[FinishedShard[C]]]:
+    """Yields an iterator that processes the shards and returns their results; stops the workers at exit."""
     if local_worker is not None:
-        with closing(local_worker()) as in_process:
-            yield in_process.runs(shards)
+        with closing(local_worker()) as created_worker:
+            yield created_worker.run_all(shards)
         return
     if not shards:
         yield iter(())
@@ -166,7 +168,10 @@ def _results(
 def run_in_actors(
     shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, max_actors: int, available: int, gpus: float
 ) -> Generator[FinishedShard[C]]:
-    """Starts with at most `available` actors; Ray Data requests more from the autoscaler, up to `max_actors`."""
+    """Processes the shards in actors and yields their results.
+
+    Starts with at most `available` actors; Ray Data requests more from the autoscaler, up to `max_actors`.
+    """
     import ray.data
 
     _silence_ray_data()
@@ -186,8 +191,8 @@ def run_in_actors(
     )
     try:
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
-            for done in table["done"].drop_null().to_pylist():
-                yield FinishedShard.from_json(done, worker.counts)
+            for result in table["result"].drop_null().to_pylist():
+                yield FinishedShard.from_json(result, worker.counts)
     except ray.exceptions.RayError as error:
         raise _root_error(error) from error
 
@@ -209,8 +214,8 @@ def _root_error(error: BaseException) -> AggGenError:
         root = cause
         if isinstance(root, AggGenError):
             return root
-    if not str(root).strip():  # an actor failed to start; the reason is in Ray's outer error
+    if not str(root).strip():  # an actor failed to start; only Ray's outer error contains the reason
         root = error
     lines = [line for line in str(root).splitlines() if line.strip()] or [""]
     reason = f"{type(root).__name__}: {lines[-1].strip()}"
-    return JobError(f"the workers failed ({reason}); finished shards are kept, the same command resumes")
+    return JobError(f"the workers failed ({reason}); finished shards are kept; run the same command again to resume")

@@ -15,7 +15,7 @@ from agggen_platform.storage.folder import Folder
 
 MANIFEST = "manifest.json"
 REJECTS = "rejects.jsonl"
-_JOB = ".job.json"
+_JOB_FILE = ".job.json"
 
 
 class JobFolder(ABC):
@@ -62,8 +62,8 @@ class JobFolder(ABC):
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
         except ValueError:  # not written by agggen; `begin` will refuse the folder
             return None
-        is_own = isinstance(manifest, dict) and manifest.get("job") == self.job
-        return manifest if is_own and self._is_complete(manifest) else None
+        is_of_this_job = isinstance(manifest, dict) and manifest.get("job") == self.job
+        return manifest if is_of_this_job and self._is_complete(manifest) else None
 
     def _is_complete(self, manifest: dict[str, Any]) -> bool:
         sizes = self.folder.sizes()
@@ -75,9 +75,9 @@ class JobFolder(ABC):
         Raises:
             DamagedError: a listed file is missing from the store or incomplete.
         """
-        listed = {file["name"] for file in self.files(manifest)}
+        listed_names = {file["name"] for file in self.files(manifest)}
         for name in self.folder.names():
-            if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed:
+            if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed_names:
                 self.folder.delete(name)  # written by a run with another shard size
         if not self._is_complete(manifest):
             raise DamagedError(
@@ -98,9 +98,11 @@ class JobFolder(ABC):
             CorpusError: the folder contains other files, or the output of another job.
         """
         job_file = self._read_job_file()
-        if job_file is None and (foreign := [name for name in self.folder.names() if self.is_output_file(name, None)]):
+        names = self.folder.names() if job_file is None else []
+        if foreign_files := [name for name in names if self.is_output_file(name, None)]:
             raise CorpusError(
-                f"{self.folder} contains {foreign[0]}, which is not the output of a {self.kind} job; give another --out"
+                f"{self.folder} contains {foreign_files[0]}, which is not the output of a {self.kind} job; "
+                "give another --out"
             )
         if job_file is not None and job_file["job"] != self.job:
             raise CorpusError(
@@ -109,7 +111,7 @@ class JobFolder(ABC):
             )
         self.folder.remove_partial_files()
         self.folder.delete(MANIFEST)
-        self.folder.write(_JOB, as_json({"kind": self.kind, "job": self.job, "config": config} | members))
+        self.folder.write(_JOB_FILE, as_json({"kind": self.kind, "job": self.job, "config": config} | members))
 
     def clear(self) -> None:
         """Deletes the output of a job of this kind, the manifest first; keeps other files.
@@ -125,10 +127,10 @@ class JobFolder(ABC):
             if self.is_output_file(name, job_file):
                 self.folder.delete(name)
         self.folder.remove_partial_files()
-        self.folder.delete(_JOB)
+        self.folder.delete(_JOB_FILE)
 
     def _read_job_file(self) -> dict[str, Any] | None:
-        content = self.folder.read(_JOB)
+        content = self.folder.read(_JOB_FILE)
         if not content:
             return None
         job_file: dict[str, Any] = json.loads(content)
@@ -141,7 +143,11 @@ def as_json(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
-def _differences(existing: dict[str, Any], new: dict[str, Any]) -> str:
-    pairs = {key: (existing.get(key, "none"), new.get(key, "none")) for key in (existing | new)}
-    changed = [f"{key}: {before} there, {now} now" for key, (before, now) in pairs.items() if before != now]
-    return "; ".join(changed) or "written by another version"
+def _differences(existing: dict[str, Any], requested: dict[str, Any]) -> str:
+    """The settings in which the job in the folder differs from the requested one, for messages."""
+    differences = [
+        f"{key}: {existing.get(key, 'none')} in the folder, {requested.get(key, 'none')} requested"
+        for key in (existing | requested)
+        if existing.get(key, "none") != requested.get(key, "none")
+    ]
+    return "; ".join(differences) or "written by another version"

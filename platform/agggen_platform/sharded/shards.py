@@ -25,7 +25,7 @@ from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
 _METADATA_PREFIX = "agggen."
-_PARTS_OF_A_GROUP = 256  # maximum shards per row group: each of them decodes the group from its start
+_MAX_SHARDS_PER_GROUP = 256  # limited because each shard decodes its row group from the start
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorted at once
 Location = TypeVar("Location", int, str)
@@ -68,7 +68,7 @@ class Shard:
     @classmethod
     def from_json(cls, content: str) -> Shard:
         data = json.loads(content)
-        duplicates = tuple((row, earlier) for row, earlier in data["duplicates"])
+        duplicates = tuple((row, location) for row, location in data["duplicates"])
         text = data["text"] and TextRange(**data["text"] | {"columns": tuple(data["text"]["columns"])})
         return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates, "text": text})
 
@@ -84,7 +84,7 @@ def file_at(address: str) -> tuple[Folder, str]:
 
 @dataclass(frozen=True, slots=True)
 class ParquetInfo:
-    groups: tuple[int, ...]  # number of rows of each row group
+    group_sizes: tuple[int, ...]  # number of rows of each row group
     metadata: dict[str, str]  # the metadata of ``agggen.corpora.prepared``, without the key prefix ``agggen.``
     fingerprint: str  # a hash of the file's content
     columns: tuple[str, ...]
@@ -107,56 +107,60 @@ def inspect_parquet(
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
             check(parquet.schema_arrow, address)
             columns, footer = tuple(parquet.schema_arrow.names), parquet.metadata
-            groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
-            pairs = {key.decode(): value for key, value in (footer.metadata or {}).items()}
+            group_sizes = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+            all_metadata = {key.decode(): value for key, value in (footer.metadata or {}).items()}
     except FileNotFoundError as error:
         raise CorpusError(f"{address} does not exist; create it: agggen prepare NAME --out DIR") from error
     except AggGenError:
         raise
-    except (pa.ArrowException, ValueError, TypeError) as error:  # extension types of Ray Data raise the latter two
+    except (pa.ArrowException, ValueError, TypeError) as error:  # Ray Data's column types raise ValueError, TypeError
         raise CorpusError(f"{address} is not a Parquet file ({error})") from error
     metadata = {
-        key[len(_METADATA_PREFIX) :]: value.decode() for key, value in pairs.items() if key.startswith(_METADATA_PREFIX)
+        key.removeprefix(_METADATA_PREFIX): value.decode()
+        for key, value in all_metadata.items()
+        if key.startswith(_METADATA_PREFIX)
     }
-    return ParquetInfo(groups, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
+    return ParquetInfo(group_sizes, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
-def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], address: str) -> None:
-    """Raises CorpusError if a `needed` column is missing, or a column has another type than in `expected`.
+def check_columns(schema: pa.Schema, expected: pa.Schema, required: Sequence[str], address: str) -> None:
+    """Raises CorpusError if a `required` column is missing, or a column has a type other than in `expected`.
 
     Also raises it for column types that could execute code.
     """
-    for name in needed:
+    for name in required:
         if name not in schema.names:
             raise CorpusError(f"{address} has no column {name!r}; a corpus has {', '.join(expected.names)}")
     check_plain(columns_of(schema, expected.names), address)
     for field in schema:
-        if field.name in expected.names and not _fits(field.type, required := expected.field(field.name).type):
-            raise CorpusError(f"{address}: the column {field.name!r} is {field.type}, it should be {required}")
+        if field.name in expected.names:
+            expected_type = expected.field(field.name).type
+            if not _is_readable_as(field.type, expected_type):
+                raise CorpusError(f"{address}: the column {field.name!r} is {field.type}, it should be {expected_type}")
 
 
-def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
+def _is_readable_as(actual: pa.DataType, expected: pa.DataType) -> bool:
     """Whether values of type `actual` can be read as `expected`; additional fields of a struct are allowed."""
     if pa.types.is_struct(expected):
         return pa.types.is_struct(actual) and all(
-            (at := actual.get_field_index(field.name)) >= 0 and _fits(actual.field(at).type, field.type)
+            (index := actual.get_field_index(field.name)) >= 0 and _is_readable_as(actual.field(index).type, field.type)
             for field in expected
         )
     if pa.types.is_list(expected):
         is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)
-        return is_list and _fits(actual.value_type, expected.value_type)
+        return is_list and _is_readable_as(actual.value_type, expected.value_type)
     return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
-def cut(file: Shard, sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
+def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
     """Divides a Parquet file into shards of about `rows_per_shard` rows, deterministically.
 
     Args:
         file: the fields that all shards have in common.
-        sizes: number of rows of each row group of the file.
+        group_sizes: number of rows of each row group of the file.
     """
-    first, groups, rows = 0, list[int](), 0  # of the next shard: its first row, row groups, number of rows
-    for group, size in enumerate(sizes):
+    first, groups, rows = 0, list[int](), 0  # the next shard's first row, row groups and number of rows
+    for group, size in enumerate(group_sizes):
         if rows and rows + size > rows_per_shard:
             yield replace(file, groups=tuple(groups), first=first, rows=rows)
             first, groups, rows = first + rows, [], 0
@@ -164,7 +168,7 @@ def cut(file: Shard, sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shar
             groups.append(group)
             rows += size
             continue
-        parts = min(_PARTS_OF_A_GROUP, -(-size // rows_per_shard))
+        parts = min(_MAX_SHARDS_PER_GROUP, -(-size // rows_per_shard))
         for begin, end in pairwise(size * number // parts for number in range(parts + 1)):
             yield replace(file, groups=(group,), skip=begin, first=first + begin, rows=end - begin)
         first += size
@@ -181,13 +185,13 @@ def with_indices(
         part: the output file name of a shard, with ``{}`` in place of the shard's index.
         duplicates: the result of `find_duplicate_rows` for this file.
     """
-    rows, pairs = sorted(duplicates), sorted(duplicates.items())
+    rows, locations = sorted(duplicates), sorted(duplicates.items())
     return [
         replace(
             shard,
             index=index,
             part=part.format(f"{index:06d}"),
-            duplicates=tuple(pairs[bisect_left(rows, shard.first) : bisect_left(rows, shard.first + shard.rows)]),
+            duplicates=tuple(locations[bisect_left(rows, shard.first) : bisect_left(rows, shard.first + shard.rows)]),
         )
         for index, shard in enumerate(shards, first_index)
     ]
@@ -197,11 +201,11 @@ class IdHashes:
     """64-bit hashes of the ids of a file's rows, in a temporary file; 0 for a row without an id."""
 
     def __init__(self) -> None:
-        self._file, self._rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (deleted with this object)
+        self._file, self._n_rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (deleted with this object)
 
-    def add(self, names: Iterable[str]) -> None:
-        hashes = np.fromiter(map(hash, names), np.int64)
-        self._rows += len(hashes)
+    def add(self, ids: Iterable[str]) -> None:
+        hashes = np.fromiter(map(hash, ids), np.int64)
+        self._n_rows += len(hashes)
         self._file.write(hashes.tobytes())
 
     def rows_of(self, hashes: np.ndarray) -> np.ndarray:
@@ -210,14 +214,14 @@ class IdHashes:
         return np.concatenate(rows) if rows else np.empty(0, np.int64)
 
     @staticmethod
-    def repeated(files: Sequence[IdHashes]) -> np.ndarray:
+    def find_repeated(files: Sequence[IdHashes]) -> np.ndarray:
         """The nonzero hashes that occur more than once in all files; sorts one partition at a time, to bound memory."""
-        partitions = 1 + sum(file._rows for file in files) // (2 * HASHES_PER_BLOCK)
+        partitions = 1 + sum(file._n_rows for file in files) // (2 * HASHES_PER_BLOCK)
         repeated = [np.empty(0, np.int64)]
         for partition in range(partitions):
             hashes = [block[block % partitions == partition] for file in files for _, block in file._blocks()]
-            values = np.sort(np.concatenate([*hashes, repeated[0]]))
-            repeated.append(np.unique(values[1:][values[1:] == values[:-1]]))
+            ordered = np.sort(np.concatenate([*hashes, repeated[0]]))
+            repeated.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
         all_repeated = np.concatenate(repeated)
         return all_repeated[all_repeated != 0]
 
@@ -237,7 +241,7 @@ def find_duplicate_rows(
 ) -> list[dict[int, Location]]:
     """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
-    Reads only rows whose id hash is repeated.
+    Reads only rows with a repeated id hash.
 
     Args:
         ids: the hashes of each file's ids.
@@ -245,18 +249,18 @@ def find_duplicate_rows(
         check: raises AggGenError for an invalid row.
         location_of: (file number, row number, row) -> the location of the record, for messages.
     """
-    repeated = IdHashes.repeated(ids)
-    first: dict[str, tuple[int, int, Location]] = {}
+    repeated = IdHashes.find_repeated(ids)
+    first_by_id: dict[str, tuple[int, int, Location]] = {}  # (file number, row number, location)
     duplicates: list[dict[int, Location]] = [{} for _ in ids]
-    for number, file in enumerate(ids if len(repeated) else ()):
-        for row, data in rows_of(number, file.rows_of(repeated)):
+    for number, hashes in enumerate(ids if len(repeated) else ()):
+        for row, data in rows_of(number, hashes.rows_of(repeated)):
             try:
                 check(data)
             except AggGenError:
                 continue
-            earlier = first.setdefault(data["id"].strip(), (number, row, location_of(number, row, data)))
-            if earlier[:2] != (number, row):
-                duplicates[number][row] = earlier[2]
+            first = first_by_id.setdefault(data["id"].strip(), (number, row, location_of(number, row, data)))
+            if first[:2] != (number, row):
+                duplicates[number][row] = first[2]
     return duplicates
 
 
@@ -264,8 +268,8 @@ def hash_ids(folder: Folder, name: str, prefix: str | None = None) -> IdHashes:
     """Hashes the ids of a Parquet file.
 
     Args:
-        prefix: generated id of a record without an id: `prefix` + row number; the column name may be id, ID, Id or iD.
-            None: the column is ``id``, and records without an id are invalid.
+        prefix: the generated id of a record without an id is `prefix` + row number, and the column's name may be id,
+            ID, Id or iD. None: the column is ``id``, and records without an id are invalid.
     """
     hashes = IdHashes()
     for first, batch in _batches(folder, name, ["id"] if prefix is None else ["id", "ID", "Id", "iD"]):
@@ -282,12 +286,12 @@ def _id_of(cell: Any, default: str) -> str:
 
 
 def rows_at(
-    folder: Folder, name: str, columns: Sequence[str] | None, numbers: np.ndarray
+    folder: Folder, name: str, columns: Sequence[str] | None, rows: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(number, row) of the rows with these `numbers` of a Parquet file; `columns` as in `read_rows`."""
-    for begin, batch in _batches(folder, name, columns) if len(numbers) else ():
-        inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, begin + len(batch))]
-        yield from zip(inside.tolist(), batch.take(inside - begin).to_pylist(), strict=True)
+    """(row number, row) of the rows with these numbers, sorted, of a Parquet file; `columns` as in `read_rows`."""
+    for first, batch in _batches(folder, name, columns) if len(rows) else ():
+        rows_in_batch = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))]
+        yield from zip(rows_in_batch.tolist(), batch.take(rows_in_batch - first).to_pylist(), strict=True)
 
 
 def _batches(
@@ -300,9 +304,9 @@ def _batches(
     """
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
-        check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
-        for batch in parquet.iter_batches(size, row_groups=groups, columns=existing):
+        existing_columns = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing_columns), folder.at(name))
+        for batch in parquet.iter_batches(size, row_groups=groups, columns=existing_columns):
             yield first, batch
             first += batch.num_rows
 
@@ -319,7 +323,7 @@ def read_rows(
     """(number of the first row, rows) of each batch of a shard.
 
     Args:
-        columns: the columns to read, as far as they exist; None: all.
+        columns: the columns to read; missing ones are ignored. None: all columns.
 
     Raises:
         CorpusError: a column has a type that could execute code.

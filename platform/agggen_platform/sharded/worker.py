@@ -34,7 +34,7 @@ from agggen_platform.storage.verified import measure
 _log = logging.getLogger(__name__)
 ATTEMPTS = 3
 """Maximum number of workers that may die while processing a shard."""
-WORK = ".work"
+WORK_FOLDER = ".work"
 """The folder of marker files; kept after the job, so that a damaged part can be rewritten."""
 _BEGUN, _DONE = "begun-", "done.json"
 
@@ -54,9 +54,9 @@ class Tally:
         """Rates by metric name, such as ``records_per_second``, for these counts in `seconds`."""
         raise NotImplementedError
 
-    def add(self, other: Self) -> None:
+    def add(self, counts: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            count, added = getattr(self, field.name), getattr(other, field.name)
+            count, added = getattr(self, field.name), getattr(counts, field.name)
             total = count + added if isinstance(count, int) else dict(Counter(count) + Counter(added))
             setattr(self, field.name, total)
 
@@ -113,27 +113,27 @@ class Worker(ABC, Generic[C]):
 
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
-
-    _node, _restarted = "", False
+        self._node, self._was_restarted = "", False  # set by the first call of an actor
 
     def __call__(self, batch: dict[str, Any]) -> pa.Table:
         """Processes a batch of Ray Data, which is one shard as JSON, and returns the result or the error as JSON.
 
-        Ray would lose the error's message. Null rows pad the table to the shard's size for Ray's dashboard.
+        An error is returned because Ray would lose its message if it were raised. Null rows pad the table to the
+        shard's size, so that Ray's dashboard shows the number of rows.
         """
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
         try:
             if not self._node:
-                self._node, self._restarted = this_actor()
-            done = self.run(shard).as_json()
+                self._node, self._was_restarted = this_actor()
+            result = self.run(shard).as_json()
         except AggGenError as error:
-            done = json.dumps({"error": str(error), "exit_code": error.exit_code})
+            result = json.dumps({"error": str(error), "exit_code": error.exit_code})
         except Exception as error:
             _log.exception("%s", shard)
             reason = f"a worker failed at {shard} ({type(error).__name__}: {error}); finished shards are kept"
-            done = json.dumps({"error": reason, "exit_code": JobError.exit_code})
-        return pa.table({"done": pa.array([done, *[None] * (shard.rows - 1)], pa.string())})
+            result = json.dumps({"error": reason, "exit_code": JobError.exit_code})
+        return pa.table({"result": pa.array([result, *[None] * (shard.rows - 1)], pa.string())})
 
     def run(self, shard: Shard) -> FinishedShard[C]:
         """Processes a shard, unless an earlier run finished it without failed rows.
@@ -141,28 +141,30 @@ class Worker(ABC, Generic[C]):
         Raises:
             AggGenError: the shard failed, or too many workers died while processing it.
         """
-        begin = time.monotonic()
-        markers = _marker_folder(shard)
-        may_have_markers = shard.attempts or self._restarted
-        names = [name.rpartition("/")[2] for name in self.out.names(markers)] if may_have_markers else []
-        if _DONE in names and (done := self._reused(shard)) and not done.counts.numbers().get("failed"):
-            return done
-        retries = sum(name.startswith(_BEGUN) for name in names)
-        deaths = self._deaths(markers, range(shard.attempts, retries))
+        start = time.monotonic()
+        marker_folder = _marker_folder(shard)
+        may_have_markers = shard.attempts or self._was_restarted
+        markers = [name.rpartition("/")[2] for name in self.out.names(marker_folder)] if may_have_markers else []
+        if _DONE in markers and (earlier := self._earlier_result(shard)) and not earlier.counts.numbers().get("failed"):
+            return earlier
+        retries = sum(name.startswith(_BEGUN) for name in markers)
+        deaths = self._count_deaths(marker_folder, range(shard.attempts, retries))
         if deaths > ATTEMPTS:
             raise self.crash_error(shard)
-        self.out.write(f"{markers}/{_BEGUN}{retries}", self._node.encode())
+        self.out.write(f"{marker_folder}/{_BEGUN}{retries}", self._node.encode())
         with self.out.new(shard.part) as path:
-            counts, rows, rejects = (self.write_part if deaths < ATTEMPTS else self.write_after_crashes)(shard, path)
+            write = self.write_part if deaths < ATTEMPTS else self.write_after_crashes
+            counts, rows, rejects = write(shard, path)
             files = [PartFile(shard.part, rows, *measure(path))]
         if rejects:
             files.append(self._write_rejects(shard, rejects))
-        done = FinishedShard(shard.index, counts, tuple(files), False, retries, time.monotonic() - begin)
-        self.out.write(f"{markers}/{_DONE}", json.dumps({"shard": _identity(shard), "done": done.as_json()}).encode())
-        return done
+        result = FinishedShard(shard.index, counts, tuple(files), False, retries, time.monotonic() - start)
+        marker = json.dumps({"shard": _identity(shard), "done": result.as_json()})
+        self.out.write(f"{marker_folder}/{_DONE}", marker.encode())
+        return result
 
-    def runs(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[C]]:
-        """Processes all shards lazily."""
+    def run_all(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[C]]:
+        """Processes all shards lazily, in order."""
         return map(self.run, shards)
 
     @abstractmethod
@@ -174,7 +176,6 @@ class Worker(ABC, Generic[C]):
         raise self.crash_error(shard)
 
     def crash_error(self, shard: Shard) -> JobError:
-
         return JobError(
             f"{ATTEMPTS} workers died while processing {shard}: {self.crash_causes}; finished shards are kept"
         )
@@ -182,23 +183,24 @@ class Worker(ABC, Generic[C]):
     def close(self) -> None:
         """Releases resources; not called in actors."""
 
-    def _deaths(self, markers: str, attempts: range) -> int:
+    def _count_deaths(self, marker_folder: str, attempts: range) -> int:
         """The number of these attempts in which the worker died while its node stayed alive."""
-        lost = dead_nodes() if attempts and self._node else set()
-        return sum((self.out.read(f"{markers}/{_BEGUN}{number}") or b"").decode() not in lost for number in attempts)
+        dead_ids = dead_nodes() if attempts and self._node else set()
+        node_ids = [(self.out.read(f"{marker_folder}/{_BEGUN}{attempt}") or b"").decode() for attempt in attempts]
+        return sum(node_id not in dead_ids for node_id in node_ids)
 
-    def _reused(self, shard: Shard) -> FinishedShard[C] | None:
+    def _earlier_result(self, shard: Shard) -> FinishedShard[C] | None:
         """The result of an earlier run; None if its shard had other rows, or its part is missing or incomplete."""
         try:
             marker = json.loads(self.out.read(f"{_marker_folder(shard)}/{_DONE}") or b"{}")
             if marker.get("shard") != _identity(shard):
                 return None
-            done: FinishedShard[C] = FinishedShard.from_json(marker["done"], self.counts)
+            result: FinishedShard[C] = FinishedShard.from_json(marker["done"], self.counts)
         except (ValueError, TypeError):  # an incomplete marker, or one of another version of agggen
             return None
-        if any(self.out.size(file.name) != file.bytes for file in done.files):
+        if any(self.out.size(file.name) != file.bytes for file in result.files):
             return None
-        return replace(done, reused=True)
+        return replace(result, reused=True)
 
     def _write_rejects(self, shard: Shard, rejects: Sequence[Reject]) -> PartFile:
         stem = shard.part.rpartition("/")[2].rpartition(".")[0]
@@ -225,8 +227,11 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
 
 
 def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
-    """The shards with their numbers of earlier attempts, counted from the marker files."""
-    markers = [name.rpartition("/") for name in out.names(WORK)]
+    """Sets each shard's number of earlier attempts, which are counted from the marker files.
+
+    A shard that has only the marker of completion gets one attempt, so that a worker reads its markers.
+    """
+    markers = [name.rpartition("/") for name in out.names(WORK_FOLDER)]
     attempts = Counter(folder for folder, _, name in markers if name.startswith(_BEGUN))
     attempts |= Counter({folder: 1 for folder, _, name in markers if name == _DONE})
     return [replace(shard, attempts=attempts[_marker_folder(shard)]) for shard in shards] if attempts else list(shards)
@@ -247,9 +252,9 @@ def dead_nodes() -> set[str]:
 
 
 def _marker_folder(shard: Shard) -> str:
-    return f"{WORK}/{shard.part.rpartition('.')[0]}"
+    return f"{WORK_FOLDER}/{shard.part.rpartition('.')[0]}"
 
 
 def _identity(shard: Shard) -> list[Any]:
-    """The fields that tell apart shards of the same part name but with other rows, from another `shard_rows`."""
+    """Distinguishes shards with the same part name but different rows, for example after a change of `shard_rows`."""
     return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]

@@ -21,12 +21,13 @@ from agggen_platform.tracking.origin import is_secret
 WORKER = Path(__file__).with_name("worker.py")
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 """All packages of the environment, in versions tested with Python 3.10."""
-NEEDED = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy")
+PACKAGES = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy")
+"""The packages that an environment must have; part of the fingerprint of `AllenNLPFrames`."""
 
 _IMPORT_SECONDS = 600.0  # timeout of the worker's imports
 
 # The worker gets only these variables, because the code of an archive must not have access to credentials.
-_FORWARDED = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_FORWARDED_NAMES = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _FORWARDED_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
 
 
@@ -35,7 +36,7 @@ class Environment:
     """A Python environment with AllenNLP."""
 
     folder: Path
-    versions: dict[str, str]  # package in ``NEEDED`` -> version
+    versions: dict[str, str]  # package in `PACKAGES` -> version
 
     @property
     def python(self) -> Path:
@@ -53,17 +54,18 @@ def find_environment(path: Path | str | None = None) -> Environment:
     Raises:
         AllenNLPError: the environment does not exist or lacks a package; the message has the commands to create it.
     """
-    chosen = path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env"
-    folder = Path(chosen).expanduser().absolute()
+    folder = Path(path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env").expanduser().absolute()
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
-    remedy = f"make one with `{commands}`, or set AGGGEN_SRL_ENV to an environment with AllenNLP"
+    remedy = f"create one with `{commands}`, or set AGGGEN_SRL_ENV to an environment with AllenNLP"
     if not (folder / "bin" / "python").exists():
         raise AllenNLPError(f"there is no environment for AllenNLP in {folder}; {remedy}")
     folders = [str(path) for path in folder.glob("lib*/python3.*/site-packages")]
-    installed = {item.metadata["Name"].lower().replace("_", "-"): item.version for item in distributions(path=folders)}
-    if missing := [name for name in NEEDED if name not in installed]:
+    versions = {
+        package.metadata["Name"].lower().replace("_", "-"): package.version for package in distributions(path=folders)
+    }
+    if missing := [name for name in PACKAGES if name not in versions]:
         raise AllenNLPError(f"the environment in {folder} lacks {', '.join(missing)}; {remedy}")
-    return Environment(folder, {name: installed[name] for name in NEEDED})
+    return Environment(folder, {name: versions[name] for name in PACKAGES})
 
 
 def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
@@ -76,7 +78,7 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
     env = {
         name: value
         for name, value in os.environ.items()
-        if (name.upper() in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)) and not is_secret(name)
+        if (name.upper() in _FORWARDED_NAMES or name.startswith(_FORWARDED_PREFIXES)) and not is_secret(name)
     }
     env |= {"TMPDIR": str(scratch), "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
     if not online:

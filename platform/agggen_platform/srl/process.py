@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from agggen.errors import AggGenError
 
-_LINES, _LINE_BYTES = 12, 500  # error messages quote this many last lines of standard error, each truncated
+_LINES, _LINE_BYTES = 12, 500  # error messages quote the last lines of standard error, each truncated to these bytes
 
 
 class AllenNLPError(AggGenError):
@@ -60,7 +60,7 @@ class JsonLinesProcess:
         )
         self._stderr_reader.start()
         self._scratch = scratch
-        self._stop = weakref.finalize(self, _stop, self._child, scratch, 0.0)
+        self._finalizer = weakref.finalize(self, _stop, self._child, scratch, 0.0)
 
     @property
     def pid(self) -> int:
@@ -80,9 +80,9 @@ class JsonLinesProcess:
             WorkerDied: the child ended, timed out, or its response is not a JSON object; quotes the end of its
                 standard error.
         """
-        if not self._stop.alive:
+        if not self._finalizer.alive:
             raise WorkerDied("the worker has already ended")
-        line, timed_out = b"", threading.Event()
+        response, timed_out = b"", threading.Event()
 
         def time_out() -> None:
             timed_out.set()
@@ -91,12 +91,12 @@ class JsonLinesProcess:
         timer = threading.Timer(timeout, time_out)
         timer.start()
         try:
-            line = self._exchange(json.dumps(message).encode() + b"\n")
-            answer = json.loads(line) if line.endswith(b"\n") else None
+            response = self._exchange(json.dumps(message).encode() + b"\n")
+            answer = json.loads(response) if response.endswith(b"\n") else None
         except ValueError:
             answer = None
         except BaseException:
-            self._stop()  # otherwise the next request would receive the response to this one
+            self._finalizer()  # otherwise the next request would receive the response to this one
             raise
         finally:
             timer.cancel()
@@ -104,13 +104,13 @@ class JsonLinesProcess:
             return answer
         if timed_out.is_set():
             reason = f"did not answer within {timeout:g} s"
-        elif line.endswith(b"\n"):
-            reason = f"answered {line[:80]!r}, which is not a JSON object"
+        elif response.endswith(b"\n"):
+            reason = f"answered {response[:80]!r}, which is not a JSON object"
         else:
             reason = self._exit_reason()
-        self._stop()
+        self._finalizer()
         self._stderr_reader.join(timeout=5)
-        lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
+        lines = [text for line in tuple(self._lines) if (text := line.decode(errors="replace").strip())]
         output = "its last lines:\n  " + "\n  ".join(lines) if lines else "it wrote nothing to standard error"
         raise WorkerDied(f"the worker {reason}; {output}")
 
@@ -133,17 +133,18 @@ class JsonLinesProcess:
 
     def close(self, grace: float = 5.0) -> None:
         """Closes the child's standard input, which makes it end, and kills it after `grace` seconds."""
-        if self._stop.detach() is not None:
+        if self._finalizer.detach() is not None:
             _stop(self._child, self._scratch, grace)
 
 
 def _keep_last_lines(stream: IO[bytes], lines: deque[bytes]) -> None:
-    """Keeps the last lines of a stream until its end."""
+    """Reads a stream to its end; `lines` keeps its last lines."""
     with stream:
         lines.extend(iter(lambda: stream.readline(_LINE_BYTES), b""))
 
 
 def _stop(child: subprocess.Popen[bytes], scratch: Path | None, grace: float) -> None:
+    """Closes the child's standard input, kills the child if it does not end within `grace` seconds, and cleans up."""
     if child.stdin:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()

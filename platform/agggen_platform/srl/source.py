@@ -99,11 +99,11 @@ class AllenNLPFrames:
             AllenNLPError: the archive or the environment does not exist.
         """
         config = self.config.absolute
-        finder = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(str(config.spacy))}"
-        bert = config.bert and [_hash(f"{config.bert}/{name}") for name in ("config.json", "vocab.txt")]
+        predicates = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(str(config.spacy))}"
+        bert_hashes = config.bert and [_hash(f"{config.bert}/{name}") for name in ("config.json", "vocab.txt")]
         versions = self.environment.versions
-        parts = [VERSION, config.sha256 or self.archive_sha256, finder, bert, versions]
-        return f"{self.name}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]}"
+        inputs = [VERSION, config.sha256 or self.archive_sha256, predicates, bert_hashes, versions]
+        return f"{self.name}-{hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]}"
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in the order of their predicates.
@@ -112,16 +112,17 @@ class AllenNLPFrames:
             AllenNLPError: the environment or archive cannot be used, the worker crashed too often, or a sentence cannot
                 be tagged, for example because it is too long for the model.
         """
+        # Positions of the predicates in each sentence; None: the worker finds them; []: the sentence has none.
         positions: Sequence[list[int] | None] = [None] * len(sentences)
         if self.predicates is not None:
-            tagged = self.predicates.frames(sentences)
-            positions = [sorted({frame.predicate for frame in frames}) for frames in tagged]
+            frames_per_sentence = self.predicates.frames(sentences)
+            positions = [sorted({frame.predicate for frame in frames}) for frames in frames_per_sentence]
         results: list[_Result] = [()] * len(sentences)
-        to_tag = [number for number, position in enumerate(positions) if position != [] and sentences[number].words]
-        to_tag.sort(key=lambda number: len(sentences[number].words))  # to batch sentences of similar length
+        to_label = [number for number, sentence in enumerate(sentences) if positions[number] != [] and sentence.words]
+        to_label.sort(key=lambda number: len(sentences[number].words))  # to batch sentences of similar length
         with self._lock:
-            for start in range(0, len(to_tag), self.config.batch_size):
-                numbers = to_tag[start : start + self.config.batch_size]
+            for start in range(0, len(to_label), self.config.batch_size):
+                numbers = to_label[start : start + self.config.batch_size]
                 batch = [{"words": sentences[number].words, "predicates": positions[number]} for number in numbers]
                 for number, result in zip(numbers, self._tag(batch), strict=True):
                     results[number] = result
@@ -132,7 +133,8 @@ class AllenNLPFrames:
             all_frames.append(result)
         return all_frames
 
-    def _tag(self, batch: list[dict[str, Any]], retry: bool = False) -> list[_Result]:
+    def _tag(self, batch: list[dict[str, Any]], is_retry: bool = False) -> list[_Result]:
+        """The result of each sentence of a batch; after a crash of the worker, retries the sentences one by one."""
         try:
             return [_frames(sentence, result) for sentence, result in zip(batch, self._ask(batch), strict=True)]
         except WorkerDied as death:
@@ -140,12 +142,13 @@ class AllenNLPFrames:
             self._deaths += 1
             if self._deaths > self.config.restarts:
                 raise self._fail(f"the AllenNLP worker died {self._deaths} times in a row: {death}") from death
-            if retry:
+            if is_retry:
                 return [_no_frames(batch[0], f"the AllenNLP worker died twice on this sentence: {death}")]
-        # Continues after a sentence that kills the worker, because each success resets the number of deaths.
-        return [result for sentence in batch for result in self._tag([sentence], retry=True)]
+        # A sentence that kills the worker fails alone, because each success resets the number of deaths.
+        return [result for sentence in batch for result in self._tag([sentence], is_retry=True)]
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
+        """The worker's result for each sentence of a batch."""
         process = self._running_worker()
         self._requests += 1
         answer = process.request({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
@@ -170,17 +173,17 @@ class AllenNLPFrames:
         request |= {"device": config.device, "threads": config.threads}
         request |= {"bert": config.bert, "spacy": config.spacy}
         try:
-            ready = process.request(request, config.timeout)
+            answer = process.request(request, config.timeout)
         except WorkerDied as death:
             raise self._fail(f"the AllenNLP worker did not start: {death}") from death
-        worker_info = ready.get("ready")
+        worker_info = answer.get("ready")
         if (
             not isinstance(worker_info, dict)
             or worker_info.get("protocol") != PROTOCOL
             or worker_info.get("sha256") != sha256
         ):
             process.close()
-            raise self._fail(f"AllenNLP cannot load the archive: {ready.get('failed') or ready}")
+            raise self._fail(f"AllenNLP cannot load the archive: {answer.get('failed') or answer}")
         self._process, self.worker = process, worker_info
         return process
 

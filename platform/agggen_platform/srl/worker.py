@@ -48,7 +48,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     if len(sys.argv) > 1:
-        threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+        threading.Thread(target=_exit_with_parent, args=(int(sys.argv[1]),), daemon=True).start()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     labeller: Any = None
     for line in requests:
@@ -67,8 +67,8 @@ def main() -> None:
         answers.flush()
 
 
-def _end_with(parent: int) -> None:
-    """Ends this process when its parent dies; a fork of the parent could keep the standard input open."""
+def _exit_with_parent(parent: int) -> None:
+    """Ends this process when its parent dies, because a fork of the parent could keep the standard input open."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
@@ -114,39 +114,41 @@ def load_libraries(threads: Any) -> Any:
 
 def hash_of(path: str) -> str:
     """The SHA-256 of a file; for a folder, of the names and hashes of its files."""
-    total = hashlib.sha256()
+    digest = hashlib.sha256()
     if os.path.isdir(path):
         for folder, folders, names in os.walk(path):
             folders.sort()
             for name in sorted(names):
-                inner = os.path.join(folder, name)
-                total.update(f"{os.path.relpath(inner, path)}\0{hash_of(inner)}\n".encode())
-        return total.hexdigest()
+                file = os.path.join(folder, name)
+                digest.update(f"{os.path.relpath(file, path)}\0{hash_of(file)}\n".encode())
+        return digest.hexdigest()
     with open(path, "rb") as stream:
         for chunk in iter(lambda: stream.read(1 << 20), b""):
-            total.update(chunk)
-    return total.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def read_config(path: str) -> Any:
     """Reads the configuration of an archive without unpickling anything."""
     try:
         if os.path.isdir(path):
-            with open(os.path.join(path, "config.json"), "rb") as plain:
-                config = json.loads(plain.read().decode("utf-8"))
+            with open(os.path.join(path, "config.json"), "rb") as stream:
+                config = json.loads(stream.read().decode("utf-8"))
         else:
             with tarfile.open(path, "r:gz") as archive:
-                entry = next((item for item in archive if os.path.normpath(item.name) == "config.json"), None)
-                member = archive.extractfile(entry) if entry else None
-                config = json.loads(member.read().decode("utf-8")) if member else {}
-        kind = config["model"]["type"]
+                entry = next((entry for entry in archive if os.path.normpath(entry.name) == "config.json"), None)
+                config_file = archive.extractfile(entry) if entry else None
+                config = json.loads(config_file.read().decode("utf-8")) if config_file else {}
+        model_type = config["model"]["type"]
     except (tarfile.TarError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is not an AllenNLP archive: a .tar.gz (or its folder) with config.json, weights.th and "
             f"vocabulary/ ({_reason(error)})"
         ) from error
-    if kind not in MODEL_TYPES:
-        raise UserError(f"{path} has the model type {kind!r}; semantic role labelling needs {' or '.join(MODEL_TYPES)}")
+    if model_type not in MODEL_TYPES:
+        raise UserError(
+            f"{path} has the model type {model_type!r}; semantic role labelling needs {' or '.join(MODEL_TYPES)}"
+        )
     return config
 
 
@@ -155,24 +157,24 @@ class Labeller:
 
     def __init__(self, options: Any, config: Any) -> None:
         self.type = config["model"]["type"]
-        name = str(config.get("dataset_reader", {}).get("bert_model_name"))
+        bert_name = str(config.get("dataset_reader", {}).get("bert_model_name"))
         overrides = _overrides(config, options["bert"]) if options["bert"] and self.type == "srl_bert" else {}
         device = -1 if options["device"] == "cpu" else int(options["device"].partition(":")[2] or 0)
         load_archive = import_module("allennlp.models.archival").load_archive
         try:
             archive = load_archive(options["archive"], cuda_device=device, overrides=json.dumps(overrides))
         except OSError as error:
-            if self.type == "srl_bert" and not overrides and not os.path.isdir(name):
+            if self.type == "srl_bert" and not overrides and not os.path.isdir(bert_name):
                 raise UserError(
-                    f"the archive needs the BERT model {name!r}, which is not on this machine; name a folder with its "
-                    f"config.json and vocab.txt (bert), or allow the download (online). {error}"
+                    f"the archive needs the BERT model {bert_name!r}, which is not on this machine; set bert to a "
+                    f"folder with its config.json and vocab.txt, or set online=true to allow the download. {error}"
                 ) from error
             raise
         self.model, self.reader = archive.model, archive.validation_dataset_reader
         self.model.eval()
         if overrides:
-            self.reader.lowercase_input = "uncased" in name  # with the override, AllenNLP tests the folder's name
-        self.limit = None
+            self.reader.lowercase_input = "uncased" in bert_name  # with the override, AllenNLP tests the folder's name
+        self.limit = None  # maximum word pieces per sentence
         if self.type == "srl_bert":
             self.limit = self.model.bert_model.config.max_position_embeddings
         self.token = import_module("allennlp.data.tokenizers").Token
@@ -192,14 +194,14 @@ class Labeller:
         tasks = [task for task in tasks if "error" not in results[task[1]]]
         tasks.sort(key=lambda task: task[0])
         for batch in _batches(tasks):
-            self.run(batch, results)
+            self.tag_batch(batch, results)
         for result in results:
             if "error" not in result:
                 result["frames"].sort(key=lambda frame: frame["predicate"])
         return results
 
-    def run(self, tasks: Any, results: Any) -> None:
-        """Tags a batch of tasks; if that fails, tags them one by one, to isolate the failing ones."""
+    def tag_batch(self, tasks: Any, results: Any) -> None:
+        """Adds the frames of a batch of tasks to `results`; if the batch fails, tags its tasks one by one."""
         try:
             outputs = self.model.forward_on_instances([task[3] for task in tasks])
         except Exception as error:
@@ -207,7 +209,7 @@ class Labeller:
                 results[tasks[0][1]] = {"error": _reason(error)}
                 return
             for task in tasks:
-                self.run([task], results)
+                self.tag_batch([task], results)
             return
         for (_, number, predicate, _), output in zip(tasks, outputs):  # noqa: B905 (strict is not for Python 3.9)
             if "error" not in results[number]:
@@ -226,12 +228,14 @@ class Labeller:
     def predicates(self, sentence: Any) -> Any:
         """The positions of the predicates: from the request, else spaCy's verbs and auxiliaries, as in AllenNLP."""
         words = sentence["words"]
-        if blank := [word for word in words if not word.strip()]:
-            raise UserError(f"the word {blank[0]!r} is blank")
+        if blank_words := [word for word in words if not word.strip()]:
+            raise UserError(f"the word {blank_words[0]!r} is blank")
         if sentence.get("predicates") is not None:
-            invalid = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
-            if invalid:
-                raise UserError(f"the predicate position {invalid[0]} is outside the sentence of {len(words)} words")
+            invalid_positions = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
+            if invalid_positions:
+                raise UserError(
+                    f"the predicate position {invalid_positions[0]} is outside the sentence of {len(words)} words"
+                )
             return sentence["predicates"]
         if self.nlp is None:
             raise UserError("the request has no predicates, and there is no spaCy model to find them")
@@ -251,13 +255,13 @@ def _overrides(config: Any, folder: str) -> Any:
             f"{folder} is not the folder of a BERT model with config.json and vocab.txt ({_reason(error)})"
         ) from error
     readers = [key for key in ("dataset_reader", "validation_dataset_reader") if key in config]
-    changed: Any = {f"{key}.bert_model_name": folder for key in readers}
-    changed["model.bert_model"] = bert
-    return changed
+    overrides: Any = {f"{key}.bert_model_name": folder for key in readers}
+    overrides["model.bert_model"] = bert
+    return overrides
 
 
 def _batches(tasks: Any) -> Any:
-    """Splits tasks, sorted by number of word pieces, into batches for the model."""
+    """Divides tasks (see `Labeller.tag`), sorted by number of word pieces, into batches for the model."""
     batch: Any = []
     for task in tasks:
         if batch and (len(batch) == INSTANCES_AT_ONCE or task[0] * (len(batch) + 1) > PIECES_AT_ONCE):

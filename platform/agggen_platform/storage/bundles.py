@@ -26,13 +26,13 @@ from agggen_platform.storage.errors import as_storage_error
 from agggen_platform.storage.folder import Folder
 
 MANIFEST = "manifest.json"
-_NAME = re.compile(r"[0-9a-f]{64}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, local or in a store; returns the folder's full address.
 
-    Reads every file back to verify it. Completes a partial copy; does not copy identical files again.
+    Reads every file back to verify it. Completes a partial copy, and skips files that are already there.
 
     Args:
         check_claim: raises if the folder's claim is lost; called before the manifest is written.
@@ -50,9 +50,8 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
         raise BundleError(
             f"{folder} contains another bundle, which is not overwritten: choose another address, or delete it"
         )
-    for name in entries:
-        size, sha256 = entries[name]["bytes"], entries[name]["sha256"]
-        if not verified.matches(folder, name, size, sha256):
+    for name, entry in entries.items():
+        if not verified.matches(folder, name, entry["bytes"], entry["sha256"]):
             verified.put(folder, name, path / name)
     if existing is None:
         check_claim()
@@ -83,11 +82,11 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: {MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with as_storage_error("keep a copy (AGGGEN_CACHE names another folder) at", copy), locked(Path(f"{copy}.lock")):
+    with as_storage_error("store a copy (AGGGEN_CACHE sets its folder) at", copy), locked(Path(f"{copy}.lock")):
         if not _is_complete(copy):
             _fetch(folder, manifest, copy)
             _evict(copy)
-        os.utime(copy)  # `_evict` compares the time of last use
+        os.utime(copy)  # the time of last use, which `_evict` compares
     return copy
 
 
@@ -95,8 +94,8 @@ def _evict(newest: Path) -> None:
     """Removes the least recently used bundles until the cache is within its limit; always keeps `newest`."""
     total = sum(file.stat().st_size for file in newest.iterdir())
     with suppress(FileNotFoundError):  # removed by another process
-        others = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
-        for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
+        older = [path for path in newest.parent.iterdir() if _FINGERPRINT.fullmatch(path.name) and path != newest]
+        for path in sorted(older, key=lambda path: path.stat().st_mtime, reverse=True):
             total += sum(file.stat().st_size for file in path.iterdir())
             if total > cache_limit():
                 shutil.rmtree(path.rename(path.with_name(f".{path.name}-gone")))
@@ -113,11 +112,14 @@ def _is_complete(copy: Path) -> bool:
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
     """Downloads a bundle to `copy` and replaces an existing copy; the caller must hold the lock of `copy`."""
-    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # a damaged copy; staging folders of killed processes
-        if stale.is_dir():
-            shutil.rmtree(stale)
+    for leftover in (
+        copy,
+        *copy.parent.glob(f".{copy.name}-*"),
+    ):  # a damaged copy; staging folders of killed processes
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
         else:
-            stale.unlink(missing_ok=True)
+            leftover.unlink(missing_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
         entries = None

@@ -39,7 +39,7 @@ class SavedCheckpoint:
 
 
 class CheckpointStore:
-    """The checkpoints in `folder`. Only the holder of the folder's claim may save."""
+    """The checkpoints in `folder`. Only the process that holds the folder's claim may save."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class CheckpointStore:
             check_claim: raises if the folder's claim is lost; called before a save, and again before writing the index.
         """
         self.folder, self.keep, self._report, self._check_claim = folder, keep, report, check_claim
-        self._damaged: set[str] = set()
-        self._cleaned: set[str] = set()
+        self._damaged_names: set[str] = set()  # checkpoints found to be damaged
+        self._cleaned_stages: set[str] = set()  # stages without partial files of earlier processes
 
     def save(self, stage: str, step: int, path: Path) -> SavedCheckpoint:
         """Stores and verifies the file at `path` as the newest checkpoint of `stage`. Errors leave the index unchanged.
@@ -67,16 +67,16 @@ class CheckpointStore:
             ClaimedError: another job took over the claim on the folder.
         """
         self._check_claim()
-        indexed = self._indexed(stage)
+        indexed = self._read_index(stage)
         self._delete_unindexed(stage, indexed)
         size, sha256 = verified.measure(path)
         saved = SavedCheckpoint(stage, step, f"{stage}/step-{step:08d}-{sha256[:8]}.safetensors", size, sha256)
         if saved not in indexed or not verified.matches(self.folder, saved.name, size, sha256):
             verified.put(self.folder, saved.name, path)
-        self._damaged.discard(saved.name)
+        self._damaged_names.discard(saved.name)
         newest = [saved, *(older for older in indexed if older.name != saved.name)][: self.keep]
         self._check_claim()
-        checkpoints = [{name: value for name, value in asdict(kept).items() if name != "stage"} for kept in newest]
+        checkpoints = [{name: value for name, value in asdict(entry).items() if name != "stage"} for entry in newest]
         self.folder.write(f"{stage}/{_INDEX}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
         self._delete_unindexed(stage, newest)
         return saved
@@ -87,8 +87,8 @@ class CheckpointStore:
         Raises:
             StorageError: the index cannot be read.
         """
-        for saved in self._indexed(stage):
-            if saved.name in self._damaged:
+        for saved in self._read_index(stage):
+            if saved.name in self._damaged_names:
                 continue
             size = self.folder.size(saved.name)
             if size == saved.bytes:
@@ -112,7 +112,7 @@ class CheckpointStore:
             with as_storage_error("write", path, saved.bytes):
                 os.replace(temporary, path)
         except DamagedError:
-            self._damaged.add(saved.name)
+            self._damaged_names.add(saved.name)
             raise
         finally:
             temporary.unlink(missing_ok=True)
@@ -131,12 +131,13 @@ class CheckpointStore:
                 self._report(f"{error}; trying an older one")
             else:
                 return saved
-        if indexed := self._indexed(stage):
+        if indexed := self._read_index(stage):
             names = ", ".join(self.folder.at(checkpoint.name) for checkpoint in indexed)
             raise DamagedError(f"all checkpoints of {stage} are damaged or incomplete ({names}); --fresh starts over")
         return None
 
-    def _indexed(self, stage: str) -> list[SavedCheckpoint]:
+    def _read_index(self, stage: str) -> list[SavedCheckpoint]:
+        """The entries of the index, newest first; raises DamagedError if it is not valid."""
         name = f"{stage}/{_INDEX}"
         content = self.folder.read(name)
         if content is None:
@@ -152,9 +153,9 @@ class CheckpointStore:
         """Deletes checkpoints that are not in `indexed`, and partial files. Passes errors to `report`."""
         indexed_names = {checkpoint.name for checkpoint in indexed}
         try:
-            if stage not in self._cleaned:  # only once: later partial files may be those of a new holder of the claim
+            if stage not in self._cleaned_stages:  # only once: a new holder of the claim may write partial files later
                 self.folder.remove_partial_files(stage)
-                self._cleaned.add(stage)
+                self._cleaned_stages.add(stage)
             for name in self.folder.names(stage):
                 if name not in indexed_names and _CHECKPOINT_NAME.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)

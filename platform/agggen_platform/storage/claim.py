@@ -1,4 +1,4 @@
-"""A claim is a lease on an output folder, held by at most one job. If that job dies, another job may take it over.
+"""A claim is a lease on an output folder. At most one job holds it; if that job dies, another job may take it over.
 
 In a local folder the claim is a file lock (``flock``), which the kernel releases when the process ends. In an object
 store the holder increments a counter in ``.claim`` every few seconds (a heartbeat); if the counter stops, the lease has
@@ -27,7 +27,7 @@ from agggen.errors import AggGenError
 from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
-_NAME = ".claim"
+_CLAIM_FILE = ".claim"
 HEARTBEAT_SECONDS = 3.0
 """Seconds between two heartbeats; a lease expires after four intervals without a heartbeat."""
 _ATTEMPTS = 5
@@ -57,8 +57,8 @@ class Claim:
             StorageError: the store did not answer; the claim may still be held.
         """
         self.raise_if_lost()
-        if not _has_token(self.folder.read(_NAME), self.token):
-            raise _claimed_error(self.folder.address, "it took over from this one")
+        if not _has_token(self.folder.read(_CLAIM_FILE), self.token):
+            raise _claimed_error(self.folder.address, "it took over the claim of this job")
 
     def raise_if_lost(self) -> None:
         """Raises ClaimedError if a heartbeat found that the claim is lost; makes no request."""
@@ -91,18 +91,20 @@ def claim(folder: Folder, interval: float | None = None) -> Iterator[Claim]:
             connect_timeout=interval,
             read_timeout=interval,
         )
-        with heartbeat(folder, interval, Folder(folder.address, short_timeouts)) as held:
-            yield held
+        with heartbeat(folder, interval, Folder(folder.address, short_timeouts)) as new_claim:
+            yield new_claim
 
 
 @contextmanager
 def _flock(path: Path, token: str) -> Iterator[None]:
+    """Claims the local folder `path` for the block; raises ClaimedError if another process has locked its claim."""
     import fcntl
 
     with as_storage_error("claim", path):
         path.mkdir(parents=True, exist_ok=True)
-        opened = (path / _NAME).open("a+b", buffering=0)  # never deleted: another process could then lock a new file
-    with opened as file:
+        # The file is never deleted: otherwise another process could lock a new file of the same name.
+        claim_file = (path / _CLAIM_FILE).open("a+b", buffering=0)
+    with claim_file as file:
         with as_storage_error("claim", path):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,19 +126,21 @@ def heartbeat(
         fast_folder: the same folder with short timeouts, for requests that must end within about two intervals.
     """
     fast_folder = fast_folder or folder
-    held = Claim(folder, uuid.uuid4().hex)
+    token = uuid.uuid4().hex
+    new_claim = Claim(folder, token)
 
     def write(count: int, expected: bytes | None = b"") -> str | None:
-        """Writes ``.claim`` if its content is `expected` or has our token; returns None, else the holder's name."""
+        """Writes ``.claim`` and returns None if its content is `expected` or has our token; else returns the holder."""
 
         def change(current: bytes | None) -> bytes | None:
-            return _content(held.token, count) if current == expected or _has_token(current, held.token) else None
+            may_write = current == expected or _has_token(current, token)
+            return _content(token, count) if may_write else None
 
-        current = fast_folder.update(_NAME, change)
-        return None if _has_token(current, held.token) else _holder(current)
+        current = fast_folder.update(_CLAIM_FILE, change)
+        return None if _has_token(current, token) else _holder(current)
 
     for attempt in range(_ATTEMPTS):
-        expected = _wait_until_abandoned(folder, fast_folder, interval, held.token)
+        expected = _wait_until_abandoned(folder, fast_folder, interval, token)
         try:
             if (holder := write(0, expected)) is not None:
                 raise _claimed_error(folder.address, holder)
@@ -145,48 +149,48 @@ def heartbeat(
             if attempt == _ATTEMPTS - 1:
                 raise
 
-    ended = threading.Event()
+    stopped = threading.Event()
 
     def send_heartbeats() -> None:
         count = 0
-        while not ended.wait(interval):
+        while not stopped.wait(interval):
             count += 1
             try:
                 holder = write(count)
             except StorageError:  # the next heartbeat retries; a caller of the `Claim` gets the error itself
                 continue
             if holder is not None:
-                held.lost.append(_claimed_error(folder.address, "it took over from this one"))
+                new_claim.lost.append(_claimed_error(folder.address, "it took over the claim of this job"))
                 return
 
     time.sleep(interval / 2)  # without conditional writes, the last of two concurrent writers holds the claim
-    held()
+    new_claim()
     thread = threading.Thread(target=send_heartbeats, name="claim", daemon=True)
     thread.start()
     try:
-        yield held
+        yield new_claim
     finally:
-        ended.set()
+        stopped.set()
         thread.join(10 * interval)
         with suppress(StorageError):  # a claim that cannot be deleted expires
-            if _has_token(fast_folder.read(_NAME), held.token):
-                fast_folder.delete(_NAME)
+            if _has_token(fast_folder.read(_CLAIM_FILE), token):
+                fast_folder.delete(_CLAIM_FILE)
 
 
 def _wait_until_abandoned(folder: Folder, fast_folder: Folder, interval: float, token: str) -> bytes | None:
-    """Waits until no other job holds the claim, and returns the content of ``.claim``, None if it does not exist.
+    """Waits until no other job holds the claim; returns the content of ``.claim``, or None if it does not exist.
 
-    It is not held if it does not exist, has this `token`, or has not changed for four heartbeat intervals.
+    No other job holds it if ``.claim`` does not exist, has this `token`, or has not changed for four intervals.
 
     Raises:
         ClaimedError: another job's heartbeat changed ``.claim``.
         StorageError: the folder did not answer.
     """
-    previous = folder.read(_NAME)
+    previous = folder.read(_CLAIM_FILE)
     deadline = time.monotonic() + 4 * interval
     while previous is not None and not _has_token(previous, token) and time.monotonic() < deadline:
         time.sleep(interval / 2)
-        current = fast_folder.read(_NAME)
+        current = fast_folder.read(_CLAIM_FILE)
         if current not in (None, previous):
             raise _claimed_error(folder.address, _holder(current))
         previous = current
@@ -194,8 +198,9 @@ def _wait_until_abandoned(folder: Folder, fast_folder: Folder, interval: float, 
 
 
 def _content(token: str, count: int = 0) -> bytes:
-    who = f"process {os.getpid()} on {socket.gethostname()}"
-    return json.dumps({"id": token, "who": who, "count": count}).encode()
+    """The content of ``.claim``; `count`: the number of heartbeats."""
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    return json.dumps({"id": token, "who": holder, "count": count}).encode()
 
 
 def _has_token(content: bytes | None, token: str) -> bool:
@@ -203,6 +208,7 @@ def _has_token(content: bytes | None, token: str) -> bool:
 
 
 def _holder(content: bytes | None) -> str:
+    """A description of the process that wrote ``.claim``; "" if it is missing or empty."""
     return json.loads(content)["who"] if content else ""
 
 

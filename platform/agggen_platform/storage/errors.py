@@ -39,7 +39,7 @@ def as_storage_error(operation: str, path: Path, size: int | None = None, only_f
     Args:
         operation: the verb of the message "cannot VERB PATH".
         size: the number of bytes to write, if known.
-        only_full: convert only errors about a full disk or quota, for a block that may also use other files.
+        only_full: convert only errors about a full disk or quota, because the block may also use other files.
     """
     try:
         yield
@@ -48,9 +48,9 @@ def as_storage_error(operation: str, path: Path, size: int | None = None, only_f
     except OSError as error:
         code = error.errno or 0
         if code in _FULL:
-            needed = "" if size is None else f"{size:,} bytes needed, "
+            required = "" if size is None else f"{size:,} bytes needed, "
             free = shutil.disk_usage(nearest_existing(path)).free
-            reason = f"{_FULL[code]} ({needed}{free:,} free); make room, or choose another folder"
+            reason = f"{_FULL[code]} ({required}{free:,} free); make room, or choose another folder"
         elif only_full:
             raise
         else:

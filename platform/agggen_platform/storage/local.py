@@ -31,10 +31,10 @@ class LocalStore:
             return path.stat().st_size if path.is_file() else None
 
     def sizes(self, subfolder: str) -> dict[str, int]:
-        top = self.root / subfolder
+        top_folder = self.root / subfolder
         sizes = {}
-        with as_storage_error("list", top):
-            for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
+        with as_storage_error("list", top_folder):
+            for folder, _, files in os.walk(top_folder, onerror=_raise_unless_missing):
                 for path in (Path(folder) / file for file in files):
                     with suppress(FileNotFoundError):  # deleted after it was listed
                         sizes[path.relative_to(self.root).as_posix()] = path.stat().st_size
@@ -56,11 +56,11 @@ class LocalStore:
         path = self.root / name
         with as_storage_error("read", path), path.open("rb") as file:
             file.seek(first)
-            left = sys.maxsize if end is None else end - first
-            while chunk := file.read(min(_CHUNK, left)):
+            remaining = sys.maxsize if end is None else end - first
+            while chunk := file.read(min(_CHUNK, remaining)):
                 if version not in (None, _version(os.fstat(file.fileno()))):
                     raise DamagedError(f"cannot read {path}: it was replaced while it was read")
-                left -= len(chunk)
+                remaining -= len(chunk)
                 yield chunk
 
     @contextmanager
@@ -74,8 +74,8 @@ class LocalStore:
             with as_storage_error("write", target, only_full=True):
                 yield temporary
             with as_storage_error("write", target):
-                with temporary.open("rb") as written:
-                    os.fsync(written.fileno())
+                with temporary.open("rb") as file:
+                    os.fsync(file.fileno())
                 temporary.replace(target)
                 _sync(target.parent)
         finally:
@@ -87,9 +87,10 @@ class LocalStore:
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
         current = b"".join(self.chunks(name)) if self.size(name) is not None else None
-        if (new := change(current)) is not None:
-            self.write(name, new)
-        return current if new is None else new
+        if (new_content := change(current)) is None:
+            return current
+        self.write(name, new_content)
+        return new_content
 
     def upload(self, name: str, path: Path) -> None:
         with self.new(name) as copy:
@@ -119,12 +120,13 @@ class LocalStore:
             )
 
 
-def _copy(source: Path, target: Path, named: Path) -> None:
-    """Copies a file and flushes it to the disk; error messages name the path `named`."""
-    with as_storage_error("write", named, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
-        shutil.copyfileobj(read, write, _CHUNK)
-        write.flush()
-        os.fsync(write.fileno())
+def _copy(source: Path, target: Path, path_in_errors: Path) -> None:
+    """Copies a file and flushes it to the disk."""
+    size = source.stat().st_size
+    with as_storage_error("write", path_in_errors, size), source.open("rb") as reader, target.open("wb") as writer:
+        shutil.copyfileobj(reader, writer, _CHUNK)
+        writer.flush()
+        os.fsync(writer.fileno())
 
 
 def _version(stat: os.stat_result) -> str:

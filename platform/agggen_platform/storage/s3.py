@@ -22,12 +22,10 @@ from typing import Any, TypeVar
 from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect, is_missing
 
-__all__ = ["Policy", "S3Store"]
-
 _CHUNK = 1 << 18  # bytes per read of a download
 _MAX_PARTS = 10_000  # S3's limit per multipart upload
 _CONCURRENT_PARTS = 4
-_TOKEN = "agggen-upload"  # metadata key of the random token that identifies a multipart upload
+_TOKEN_KEY = "agggen-upload"  # metadata key of the random token that identifies a multipart upload
 T = TypeVar("T")
 
 
@@ -37,7 +35,7 @@ class S3Store:
     def __init__(self, bucket: str, prefix: str, policy: Policy) -> None:
         self.bucket, self.prefix, self.policy = bucket, prefix, policy
         self._client = connect(policy)
-        self._answered = False  # whether the store has answered any request
+        self._has_answered = False  # whether the store has answered any request
         self._bucket_exists = False  # True after a successful check
 
     def size(self, name: str) -> int | None:
@@ -49,21 +47,21 @@ class S3Store:
     def sizes(self, subfolder: str) -> dict[str, int]:
         sizes: dict[str, int] = {}
         for page in self._pages(subfolder, self._client.list_objects_v2, "ContinuationToken"):
-            for item in page.get("Contents", ()):
-                if not item["Key"].endswith("/"):
-                    sizes[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
+            for entry in page.get("Contents", ()):
+                if not entry["Key"].endswith("/"):
+                    sizes[entry["Key"].removeprefix(self.prefix).lstrip("/")] = entry["Size"]
         return sizes
 
     def _pages(self, subfolder: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
         """The pages of a listing below `subfolder`; `markers`: names of the request's continuation parameters."""
         prefix = self._key(subfolder) + "/" if subfolder or self.prefix else ""
-        begin: dict[str, str] = {}
+        position: dict[str, str] = {}
         while True:
-            page = self._call("list", subfolder, request, Prefix=prefix, **begin)
+            page = self._call("list", subfolder, request, Prefix=prefix, **position)
             yield page
             if not page.get("IsTruncated"):
                 return
-            begin = {marker: page[f"Next{marker}"] for marker in markers}
+            position = {marker: page[f"Next{marker}"] for marker in markers}
 
     def version(self, name: str) -> str:
         return str(self._head(name)["ETag"])
@@ -79,22 +77,23 @@ class S3Store:
         """
         attempts = self._attempts("read", name)
         while True:
-            before = first
-            ranged = {"Range": f"bytes={first}-{'' if end is None else end - 1}"} if first or end is not None else {}
+            start = first
+            is_partial = first > 0 or end is not None
+            range_header = {"Range": f"bytes={first}-{'' if end is None else end - 1}"} if is_partial else {}
             try:
-                answer = self._client.get_object(Bucket=self.bucket, Key=self._key(name), **ranged)
-                self._answered = True
-                if version not in (None, answer["ETag"]):
+                response = self._client.get_object(Bucket=self.bucket, Key=self._key(name), **range_header)
+                self._has_answered = True
+                if version not in (None, response["ETag"]):
                     raise attempts.object_replaced()
-                version = answer["ETag"]
-                for chunk in answer["Body"].iter_chunks(_CHUNK):
+                version = response["ETag"]
+                for chunk in response["Body"].iter_chunks(_CHUNK):
                     first += len(chunk)
                     yield chunk
                 return
             except Exception as error:
                 if is_missing(error):
-                    raise FileNotFoundError(self._at(name)) from error
-                attempts.failed(error, self._answered, progress=first > before)
+                    raise FileNotFoundError(self._address(name)) from error
+                attempts.failed(error, self._has_answered, progress=first > start)
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
@@ -109,31 +108,32 @@ class S3Store:
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Uses ``If-Match`` and ``If-None-Match``; without effect if the store rejects or ignores them (rclone)."""
-        key, conditional = self._key(name), True
+        """Sends ``If-Match`` or ``If-None-Match``; some stores reject or ignore these headers, for example rclone."""
+        key, is_conditional = self._key(name), True
         while True:
             current: bytes | None = None
             condition = {"IfNoneMatch": "*"}
             with suppress(FileNotFoundError):
                 current, etag = self._call("read", name, self._get, Key=key)
                 condition = {"IfMatch": etag}
-            if (new := change(current)) is None:
+            if (new_content := change(current)) is None:
                 return current
-            put = {"Key": key, "Body": new, "ContentMD5": _md5(new)} | (condition if conditional else {})
+            request = {"Key": key, "Body": new_content, "ContentMD5": _md5(new_content)}
             try:
-                self._call("write", name, self._client.put_object, **put)
-                return new
+                self._call("write", name, self._client.put_object, **request, **(condition if is_conditional else {}))
+                return new_content
             except FileNotFoundError:  # the object was deleted after it was read, or the bucket is missing
                 self._check_bucket(name)
             except StorageError as error:
                 code = code_of(error.__cause__)
-                if code not in ("PreconditionFailed", "NotImplemented") or not conditional:
+                if code not in ("PreconditionFailed", "NotImplemented") or not is_conditional:
                     raise
-                conditional = code != "NotImplemented"
+                is_conditional = code != "NotImplemented"
 
-    def _get(self, **about: Any) -> tuple[bytes, str]:
-        answer = self._client.get_object(**about)
-        return answer["Body"].read(), answer["ETag"]
+    def _get(self, **arguments: Any) -> tuple[bytes, str]:
+        """The content and the ETag of an object."""
+        response = self._client.get_object(**arguments)
+        return response["Body"].read(), response["ETag"]
 
     def upload(self, name: str, path: Path) -> None:
         with as_storage_error("read", path):
@@ -143,10 +143,10 @@ class S3Store:
             self.write(name, content)
             return
         key, token = self._key(name), uuid.uuid4().hex
-        created = self._call("write", name, self._client.create_multipart_upload, Key=key, Metadata={_TOKEN: token})
+        created = self._call("write", name, self._client.create_multipart_upload, Key=key, Metadata={_TOKEN_KEY: token})
         upload = {"Key": key, "UploadId": created["UploadId"]}
         try:
-            self._complete(name, upload, self._send(name, path, size, upload), token)
+            self._complete(name, upload, self._upload_parts(name, path, size, upload), token)
         except BaseException as error:
             try:
                 self._abort(name, **upload)
@@ -177,20 +177,21 @@ class S3Store:
             if code_of(error.__cause__) != "NoSuchUpload":  # rclone reports this if there are no unfinished uploads
                 raise
 
-    def _send(self, name: str, path: Path, size: int, upload: dict[str, str]) -> list[dict[str, Any]]:
-        part = max(self.policy.part, -(-size // _MAX_PARTS))
+    def _upload_parts(self, name: str, path: Path, size: int, upload: dict[str, str]) -> list[dict[str, Any]]:
+        """Uploads the parts of a file concurrently; returns the number and the ETag of each part."""
+        part_size = max(self.policy.part, -(-size // _MAX_PARTS))
 
-        def send(number: int) -> dict[str, Any]:
+        def upload_part(number: int) -> dict[str, Any]:
             with as_storage_error("read", path), path.open("rb") as file:
-                file.seek((number - 1) * part)
-                content = file.read(part)
+                file.seek((number - 1) * part_size)
+                content = file.read(part_size)
             body = {"Body": content, "ContentMD5": _md5(content)}
-            sent = self._call("write", name, self._client.upload_part, PartNumber=number, **upload, **body)
-            return {"PartNumber": number, "ETag": sent["ETag"]}
+            response = self._call("write", name, self._client.upload_part, PartNumber=number, **upload, **body)
+            return {"PartNumber": number, "ETag": response["ETag"]}
 
         pool = ThreadPoolExecutor(_CONCURRENT_PARTS, thread_name_prefix="upload")
         try:
-            return list(pool.map(send, range(1, -(-size // part) + 1)))
+            return list(pool.map(upload_part, range(1, -(-size // part_size) + 1)))
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -199,7 +200,7 @@ class S3Store:
             try:
                 self._client.complete_multipart_upload(**arguments)
             except Exception as error:
-                # After a successful attempt whose response was lost, the upload is gone and the object has the token.
+                # If the response to a successful attempt was lost, the upload is gone and the object has the token.
                 if code_of(error) != "NoSuchUpload" or not self._was_sent_with(name, token):
                     raise
 
@@ -214,7 +215,7 @@ class S3Store:
 
     def _was_sent_with(self, name: str, token: str) -> bool:
         try:
-            return self._head(name)["Metadata"].get(_TOKEN) == token
+            return self._head(name)["Metadata"].get(_TOKEN_KEY) == token
         except FileNotFoundError:
             return False
 
@@ -236,11 +237,11 @@ class S3Store:
     def _key(self, name: str) -> str:
         return "/".join(filter(None, (self.prefix, name)))
 
-    def _at(self, name: str) -> str:
+    def _address(self, name: str) -> str:
         return f"s3://{self.bucket}/{self._key(name)}"
 
     def _attempts(self, verb: str, name: str) -> Attempts:
-        return Attempts(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
+        return Attempts(self.policy, verb, self._address(name), self.bucket, self._client.meta.endpoint_url)
 
     def _call(self, verb: str, name: str, request: Callable[..., T], **arguments: Any) -> T:
         """Makes a request to this bucket, with retries.
@@ -252,14 +253,14 @@ class S3Store:
         attempts = self._attempts(verb, name)
         while True:
             try:
-                answer = request(Bucket=self.bucket, **arguments)
+                response = request(Bucket=self.bucket, **arguments)
             except Exception as error:
                 if is_missing(error):
-                    raise FileNotFoundError(self._at(name)) from error
-                attempts.failed(error, self._answered)
+                    raise FileNotFoundError(self._address(name)) from error
+                attempts.failed(error, self._has_answered)
             else:
-                self._answered = True
-                return answer
+                self._has_answered = True
+                return response
 
 
 class _RangeFile(io.RawIOBase):

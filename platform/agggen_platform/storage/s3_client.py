@@ -77,46 +77,49 @@ class Attempts:
     """Counts the attempts of one operation, waits between them, and creates its errors."""
 
     def __init__(self, policy: Policy, verb: str, address: str, bucket: str, endpoint: str) -> None:
-        self._policy, self._what, self._bucket, self._endpoint = policy, f"cannot {verb} {address}", bucket, endpoint
-        self._count, self._begin = 0, time.monotonic()
+        self._policy, self._bucket, self._endpoint = policy, bucket, endpoint
+        self._problem = f"cannot {verb} {address}"
+        self._failures, self._start_time = 0, time.monotonic()
 
-    def failed(self, error: Exception, answered: bool, progress: bool = False) -> None:
+    def failed(self, error: Exception, has_answered: bool, progress: bool = False) -> None:
         """Waits before the next attempt, after `error` ended the last one.
 
         Args:
-            answered: whether the store has answered any request; if not, its address may be wrong.
-            progress: whether the attempt made progress; then the limits of attempts and time start again.
+            has_answered: whether the store has answered any request; if not, its address may be wrong.
+            progress: whether the attempt made progress; if so, attempts and time are counted anew.
 
         Raises:
             StorageError: the error is permanent, or a limit is reached.
             Exception: `error` itself, if it is not an error of the store.
         """
         if progress:
-            self._count, self._begin = 0, time.monotonic()
-        self._count += 1
-        if not _is_transient(error, answered):
-            described = self._described(error)
-            if described is error:
+            self._failures, self._start_time = 0, time.monotonic()
+        self._failures += 1
+        if not _is_transient(error, has_answered):
+            agggen_error = self._as_agggen_error(error)
+            if agggen_error is error:
                 raise error
-            raise described from error
-        spent = time.monotonic() - self._begin
-        if self._count >= self._policy.attempts or spent >= self._policy.seconds:
+            raise agggen_error from error
+        seconds = time.monotonic() - self._start_time
+        if self._failures >= self._policy.attempts or seconds >= self._policy.seconds:
             raise StorageError(
-                f"{self._what}: {self._endpoint} failed {self._count} times in {spent:.0f} s; the last error: "
+                f"{self._problem}: {self._endpoint} failed {self._failures} times in {seconds:.0f} s; the last error: "
                 f"{_reason(error)}; try again later"
             ) from error
-        pause = min(self._policy.longest_pause, self._policy.pause * 2 ** (self._count - 1))
+        pause = min(self._policy.longest_pause, self._policy.pause * 2 ** (self._failures - 1))
         time.sleep(pause * random.uniform(0.5, 1))
 
     def missing_bucket(self) -> StorageError:
         return StorageError(
-            f"{self._what}: there is no bucket {self._bucket!r} at {self._endpoint}; create it, or correct the address"
+            f"{self._problem}: there is no bucket {self._bucket!r} at {self._endpoint}; create it, or correct the "
+            "address"
         )
 
     def object_replaced(self) -> DamagedError:
-        return DamagedError(f"{self._what}: it was replaced while it was read")
+        return DamagedError(f"{self._problem}: it was replaced while it was read")
 
-    def _described(self, error: Exception) -> Exception:
+    def _as_agggen_error(self, error: Exception) -> Exception:
+        """The error with its cause and remedy; `error` itself if it is not an error of the store."""
         from botocore import exceptions as boto
 
         code, status = code_of(error), _status(error)
@@ -124,30 +127,32 @@ class Attempts:
             return self.missing_bucket()
         if status == 403 or code in _EXPIRED_CODES:
             return StorageError(
-                f"{self._what}: {self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must belong to a user with permission to list, "
-                "read, write and delete in the bucket"
+                f"{self._problem}: {self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID "
+                "and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must belong to a user with permission to "
+                "list, read, write and delete in the bucket"
             )
         if code == "NoSuchUpload":
-            return StorageError(f"{self._what}: another process aborted the upload; only one may write to the folder")
+            return StorageError(
+                f"{self._problem}: another process aborted the upload; only one may write to the folder"
+            )
         if code == "InvalidRange":  # a shorter object has replaced the one being read
             return self.object_replaced()
         if isinstance(error, boto.FlexibleChecksumError):
-            return DamagedError(f"{self._what}: its content does not match the store's checksum")
+            return DamagedError(f"{self._problem}: its content does not match the store's checksum")
         if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
             return StorageError(
-                f"{self._what}: there are no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "or AWS_PROFILE"
+                f"{self._problem}: there are no credentials ({error}); set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
             )
         if isinstance(error, boto.ConnectionError):
             return StorageError(
-                f"{self._what}: nothing answers at {self._endpoint} ({_reason(error)}); set AWS_ENDPOINT_URL to the "
+                f"{self._problem}: nothing answers at {self._endpoint} ({_reason(error)}); set AWS_ENDPOINT_URL to the "
                 "store's address"
             )
         if isinstance(error, boto.ParamValidationError):
-            return ConfigError(f"{self._what}: {' '.join(str(error).split())}")
+            return ConfigError(f"{self._problem}: {' '.join(str(error).split())}")
         if isinstance(error, boto.ClientError | boto.BotoCoreError):
-            return StorageError(f"{self._what}: {self._endpoint} answered {_reason(error)}")
+            return StorageError(f"{self._problem}: {self._endpoint} answered {_reason(error)}")
         return error
 
 
@@ -159,7 +164,8 @@ def _status(error: Exception) -> int:
     return _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
 
 
-def _is_transient(error: Exception, answered: bool) -> bool:
+def _is_transient(error: Exception, has_answered: bool) -> bool:
+    """Whether a retry may succeed; `has_answered`: see `Attempts.failed`."""
     from botocore import exceptions as boto
     from botocore.parsers import ResponseParserError
 
@@ -168,7 +174,7 @@ def _is_transient(error: Exception, answered: bool) -> bool:
     if isinstance(error, boto.SSLError | boto.ProxyConnectionError):
         return False
     if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError):
-        return answered  # if it answered before, the store is probably restarting; else its address is probably wrong
+        return has_answered  # then the store is probably restarting; else its address is probably wrong
     return isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | ResponseParserError)
 
 

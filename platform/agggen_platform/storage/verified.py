@@ -47,10 +47,10 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
     """Downloads a file to `path` and verifies it.
 
     Raises:
-        DamagedError: the file is missing or has another size or SHA-256; `path` then does not exist.
+        DamagedError: the file is missing or has another size or SHA-256; `path` does not exist afterwards.
         StorageError: the folder refused access or did not answer, or this machine's disk is full.
     """
-    difference = "there is no such file"
+    reason = "there is no such file"
     for _ in range(_ATTEMPTS):
         try:
             folder.download(name, path)
@@ -59,11 +59,11 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        actual, digest = measure(path)
-        if (actual, digest) == (size, sha256):
+        actual_size, actual_sha256 = measure(path)
+        if (actual_size, actual_sha256) == (size, sha256):
             return
-        difference = f"it has {actual:,} bytes and SHA-256 {digest}"
+        reason = f"it has {actual_size:,} bytes and SHA-256 {actual_sha256}"
         path.unlink()
     raise DamagedError(
-        f"{folder.at(name)} is damaged: it should have {size:,} bytes and SHA-256 {sha256}, but {difference}"
+        f"{folder.at(name)} is damaged: it should have {size:,} bytes and SHA-256 {sha256}, but {reason}"
     )

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agggen.config import Scalar
 from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
-from agggen_platform.extras import installed
+from agggen_platform.extras import is_installed
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.origin import masked, masked_value, origin, without_credentials
@@ -94,7 +94,7 @@ class Tracker:
         self._warned = False
         self._journal = Journal(self.path)
         self._sender: Sender | None = None
-        self._mlflow = installed("mlflow")
+        self._mlflow = is_installed("mlflow")
         self._system = SystemMetrics(system_seconds if self._mlflow else 0.0, self.log_system)
         self._began = time.time()
 

@@ -27,9 +27,9 @@ def test_a_finished_job_is_not_repeated(
     with monkeypatch.context() as patch:
         patch.delattr(rows_module.RowWriter, "texts")
         repeated = bulk("shard_rows=5", "max_reject_share=0")
-    assert repeated.finished_before
+    assert repeated.was_already_finished
     assert repeated.summary.records == RECORDS
-    assert not bulk(fresh=True).finished_before
+    assert not bulk(fresh=True).was_already_finished
     next((bulk.out / "texts").iterdir()).write_bytes(b"half")  # only a damaged part is written again
     repaired = bulk().progress
     assert repaired is not None and repaired.reused == repaired.total - 1
@@ -39,7 +39,7 @@ def test_a_finished_job_is_not_repeated(
 def test_another_jobs_output_is_refused_and_replaced_by_fresh(bulk: Bulk, tmp_path: Path) -> None:
     bulk()
     before = published(bulk.out)
-    with pytest.raises(CorpusError, match=r"another job's texts \(inference.plans: 2 there, 1 now\).*--fresh"):
+    with pytest.raises(CorpusError, match=r"job's texts \(inference.plans: 2 in the folder, 1 requested\).*--fresh"):
         bulk("inference.plans=1")
     with pytest.raises(CorpusError, match=r"another job's texts \(input: "):
         bulk(source=write_jsonl(tmp_path / "in.jsonl", numbered_records(5)))

@@ -28,7 +28,7 @@ def test_the_command_prints_its_configuration_and_writes_the_texts(
     assert "records/s at work" in stderr
     assert "already has the texts of this job" in run(*arguments)[2]
     code, _, stderr = run(*arguments, "format=jsonl")
-    assert (code, "format: parquet there, jsonl now" in stderr) == (2, True)
+    assert (code, "format: parquet in the folder, jsonl requested" in stderr) == (2, True)
 
 
 def test_unknown_predicates_are_counted_by_record(

@@ -36,7 +36,7 @@ def test_an_interrupted_job_is_resumed(bulk: Bulk, fault_free: dict[str, bytes])
     bulk.source.touch()  # same content, new modification time
     report = bulk()
     assert report.progress is not None
-    assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
+    assert (report.progress.reused, report.progress.total, report.retries) == (3, 6, 2)
     assert published(bulk.out) == fault_free
 
 
@@ -68,7 +68,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
 ) -> None:
     monkeypatch.setattr(job_module, "BulkWorker", KilledWorker)
     report = bulk("actors=2", "max_reject_share=0.2")
-    assert (report.summary.records, report.summary.failed, report.redone) == (RECORDS - 8, 8, ATTEMPTS)
+    assert (report.summary.records, report.summary.failed, report.retries) == (RECORDS - 8, 8, ATTEMPTS)
     rejected = rejects(bulk.out)
     assert [reject["line"] for reject in rejected] == list(range(9, 17))
     reason = f"{ATTEMPTS} workers died while processing rows 8 to 15 of {bulk.source}: out of memory"

@@ -87,7 +87,7 @@ def test_single_file_joins_all_parts(texts_format: str, bulk: Bulk, tmp_path: Pa
     assert [json.loads(line) for line in (out / "rejects.jsonl").open(encoding="utf-8")] == rejects(out)
     assert len(rejects(out)) == 20
     (out / "rejects.jsonl").unlink()
-    assert bulk(*settings, source=source, single_file=True).finished_before
+    assert bulk(*settings, source=source, single_file=True).was_already_finished
     assert (out / "rejects.jsonl").exists()
 
 
@@ -112,4 +112,4 @@ def test_from_s3_to_s3(bulk: Bulk, fault_free: dict[str, bytes], s3: str, monkey
     bulk(source=f"{s3}/in/in.jsonl", out=f"{s3}/out")
     assert published(f"{s3}/out") == fault_free
     assert not bucket.names("out/.work/input")
-    assert bulk(source=f"{s3}/in/", out=f"{s3}/out/").finished_before
+    assert bulk(source=f"{s3}/in/", out=f"{s3}/out/").was_already_finished

@@ -156,10 +156,10 @@ def test_a_job_counts_only_its_own_work(ray: FakeRay) -> None:
     with ShardMetrics("generate", "generate-1", shards, 0.01) as meter:
         meter.begin()
         at = ("generate", "generate-1")
-        meter.done(FinishedShard(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)
+        meter.add_shard(FinishedShard(0, Counts(records=8, texts=16), (), True, 5, 9.0), 2)
         assert ray["job_items", *at, "records"] is None, "shards that an earlier run finished must not count"
-        meter.done(FinishedShard(1, Counts(records=7, texts=14, rejects=1), (), False, 1, 2.0), 1)
-        meter.done(FinishedShard(2, Counts(records=8, texts=16), (), False, 0, 3.0), 0)
+        meter.add_shard(FinishedShard(1, Counts(records=7, texts=14, rejects=1), (), False, 1, 2.0), 1)
+        meter.add_shard(FinishedShard(2, Counts(records=8, texts=16), (), False, 0, 3.0), 0)
     assert (ray["job_shards", *at], ray["job_shards_left", *at]) == (3, 0)
     assert [ray["job_items", *at, item] for item in ("records", "texts", "rejects")] == [15, 30, 1]
     assert (ray["job_work_seconds", *at], ray["job_shard_retries", *at]) == (5, 1)

@@ -50,9 +50,9 @@ def attempt(out: Folder, shard: Shard, fault: BaseException | None = CrashingWor
     """The result of processing a shard in an actor."""
     worker = CrashingWorker(out.address, "job")
     worker.fault = fault
-    done, *others = worker({"shard": [shard.as_json()]})["done"].to_pylist()
-    assert others == [None] * (shard.rows - 1)  # null rows, so that Ray's dashboard counts rows
-    return FinishedShard.from_json(done, Rows)
+    result, *padding = worker({"shard": [shard.as_json()]})["result"].to_pylist()
+    assert padding == [None] * (shard.rows - 1)  # null rows, so that Ray's dashboard counts rows
+    return FinishedShard.from_json(result, Rows)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from agggen.facts.frames import Frame, Phrase, Words
 from agggen_platform.srl import environment
-from agggen_platform.srl.environment import NEEDED, WORKER
+from agggen_platform.srl.environment import PACKAGES, WORKER
 from tests.unit.facts.role_notation import joined
 
 LIBRARIES = {
@@ -124,7 +124,7 @@ def archive(folder: Path, kind: str = "srl_bert", name: str = "model.tar.gz") ->
     return folder / name
 
 
-def install_packages(folder: Path, names: Sequence[str] = NEEDED, version: str = "1.0") -> None:
+def install_packages(folder: Path, names: Sequence[str] = PACKAGES, version: str = "1.0") -> None:
     for name in names:
         about = folder / "lib" / "python3.10" / "site-packages" / f"{name.replace('-', '_')}-1.0.dist-info"
         about.mkdir(parents=True, exist_ok=True)

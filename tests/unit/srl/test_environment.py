@@ -5,7 +5,7 @@ from platform import python_version
 
 import pytest
 
-from agggen_platform.srl.environment import NEEDED, REQUIREMENTS, find_environment, worker_environment
+from agggen_platform.srl.environment import PACKAGES, REQUIREMENTS, find_environment, worker_environment
 from agggen_platform.srl.process import AllenNLPError
 from tests.command import Run
 from tests.unit.srl.fakes import archive, fake_environment, install_packages
@@ -28,27 +28,27 @@ def test_the_folder_is_in_the_cache_by_default(empty_machine: Path, monkeypatch:
         ("AGGGEN_SRL_ENV", "~/there", empty_machine / "there"),
     ):
         monkeypatch.setenv(name, value)
-        with pytest.raises(AllenNLPError, match=f"there is no environment for AllenNLP in {expected}; make one with"):
+        with pytest.raises(AllenNLPError, match=f"there is no environment for AllenNLP in {expected}; create one with"):
             find_environment()
 
 
 def test_an_existing_environment_is_used_and_missing_packages_are_named(tmp_path: Path) -> None:
-    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `python3.10 -m"):
+    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; create one with `python3.10 -m"):
         find_environment(tmp_path / "none")
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.touch()
-    install_packages(tmp_path, [name for name in NEEDED if name != "allennlp-models"])
-    with pytest.raises(AllenNLPError, match="lacks allennlp-models; make one"):
+    install_packages(tmp_path, [name for name in PACKAGES if name != "allennlp-models"])
+    with pytest.raises(AllenNLPError, match="lacks allennlp-models; create one"):
         find_environment(tmp_path)
     install_packages(tmp_path)
     result = find_environment(tmp_path)
-    assert (result.python, result.versions) == (python, dict.fromkeys(NEEDED, "1.0"))
+    assert (result.python, result.versions) == (python, dict.fromkeys(PACKAGES, "1.0"))
 
 
 def test_the_requirements_pin_what_an_environment_needs() -> None:
     pinned = {line.partition("==")[0] for line in REQUIREMENTS.read_text().splitlines()}
-    assert set(NEEDED) <= pinned
+    assert set(PACKAGES) <= pinned
 
 
 def test_the_worker_gets_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_a_worker_is_refused_after_another_driver_took_over_the_claim(tmp_path: 
         check_in_worker = pickle_copy(held)
         check_in_worker()
     check_in_worker()  # this job still has the claim
-    refused = pytest.raises(ClaimedError, match="it took over from this one")
+    refused = pytest.raises(ClaimedError, match="it took over the claim of this job")
     with claim(Folder(str(tmp_path))) as other:
         other()
         with refused:

@@ -37,7 +37,7 @@ def test_all_workers_restore_the_choice_of_worker_0(store: CheckpointStore) -> N
     """The newest checkpoint is damaged: worker 0 chooses the previous one, worker 1 takes this choice."""
     with StoreKeeper(store, SINGLE_WORKER) as keeper:
         trainer(callbacks=[CheckpointEvery(keeper)]).run()
-    newest, older = store._indexed("baseline")
+    newest, older = store._read_index("baseline")
     assert newest.step > older.step
     store.folder.write(newest.name, b"x" * newest.bytes)
     choices: list[Any] = []
