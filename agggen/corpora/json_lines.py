@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from agggen.corpora.lines import Source, Undecodable, open_source, read_lines
+from agggen.corpora.lines import DecodeErrors, Source, open_source, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import record_of_row
 from agggen.records import Record
@@ -46,17 +46,17 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
 
 
 def read_values(
-    stream: BinaryIO, name: str, undecodable: Undecodable = "raise", first: int = 1
+    stream: BinaryIO, name: str, decode_errors: DecodeErrors = "raise", first_line: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
     """The number and JSON value of each non-blank line, with one line in memory at a time.
 
     Args:
-        first: the line number of the stream's first line in its file.
+        first_line: the line number of the stream's first line in its file.
 
     Raises:
-        CorpusError: the stream is empty, or not UTF-8 (if `undecodable` is ``raise``).
+        CorpusError: the stream is empty, or not UTF-8 (if `decode_errors` is ``raise``).
     """
-    for item in read_lines(stream, name, undecodable=undecodable, first=first):
+    for item in read_lines(stream, name, decode_errors=decode_errors, first_line=first_line):
         if isinstance(item, Reject):
             yield item
             continue

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.parquet import check_plain, columns_of
+from agggen.corpora.parquet import check_no_extension_types, columns_of
 from agggen.corpora.tables import text_of
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Triple
@@ -129,7 +129,7 @@ def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str],
     for name in needed:
         if name not in schema.names:
             raise CorpusError(f"{address} has no column {name!r}; a corpus has {', '.join(expected.names)}")
-    check_plain(columns_of(schema, expected.names), address)
+    check_no_extension_types(columns_of(schema, expected.names), address)
     for field in schema:
         if field.name in expected.names and not _fits(field.type, required := expected.field(field.name).type):
             raise CorpusError(f"{address}: the column {field.name!r} is {field.type}, it should be {required}")
@@ -301,7 +301,7 @@ def _batches(
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
         existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
-        check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
+        check_no_extension_types(columns_of(parquet.schema_arrow, existing), folder.at(name))
         for batch in parquet.iter_batches(size, row_groups=groups, columns=existing):
             yield first, batch
             first += batch.num_rows

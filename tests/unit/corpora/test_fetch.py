@@ -33,12 +33,12 @@ def test_valid_files_are_not_downloaded_again(files: FileServer, tmp_path: Path)
     assert get(files, tmp_path) == FetchReport(tmp_path, 0, 1)
     assert files.requests == 1
     (tmp_path / "a.csv").write_bytes(CONTENT[:-1] + b"x")
-    assert get(files, tmp_path).downloaded == 1
+    assert get(files, tmp_path).n_downloaded == 1
     assert (tmp_path / "a.csv").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
     files.content = b"other"
-    assert get(files, tmp_path, sha256=None).present == 1
-    assert [get(files, tmp_path, "unverified", sha256=None).downloaded for _ in range(2)] == [1, 0]
+    assert get(files, tmp_path, sha256=None).n_present == 1
+    assert [get(files, tmp_path, "unverified", sha256=None).n_downloaded for _ in range(2)] == [1, 0]
 
 
 def test_cut_connections_and_busy_servers_are_retried(files: FileServer, tmp_path: Path, pauses: list[float]) -> None:
