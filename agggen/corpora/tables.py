@@ -133,9 +133,9 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
             triple_keys = _triple_columns(row)
             is_long = len(triple_keys) == 3
             if len(triple_keys) == 2 and "triples" not in row:
-                (missing_column,) = set(TRIPLE_COLUMNS) - triple_keys.keys()
+                (missing,) = set(TRIPLE_COLUMNS) - triple_keys.keys()
                 raise CorpusError(
-                    f"{label}: no column {missing_column}; it needs {', '.join(TRIPLE_COLUMNS)} and has {', '.join(row)}"
+                    f"{label}: no column {missing}; it needs {', '.join(TRIPLE_COLUMNS)} and has {', '.join(row)}"
                 )
             identifier = _cell_text(row, columns.find(row, "id") or (triple_keys["subject"] if is_long else None)) or ""
             if cell := _cell_text(row, columns.find(row, "split")):
@@ -157,8 +157,8 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
         draft.triples = list(dict.fromkeys(draft.triples + row_draft.triples))
         draft.references = list(dict.fromkeys(draft.references + row_draft.references))
         draft.category = draft.category or row_draft.category
-    if missing := sorted(columns.names - seen_columns):
-        raise CorpusError(f"{label} has no column {missing[0]!r}; it has {', '.join(sorted(seen_columns)) or 'none'}")
+    if unknown := sorted(columns.names - seen_columns):
+        raise CorpusError(f"{label} has no column {unknown[0]!r}; it has {', '.join(sorted(seen_columns)) or 'none'}")
     records: dict[str | None, list[Record]] = {}
     for (split, *_), draft in drafts.items():
         try:

@@ -83,13 +83,13 @@ def paired_bootstrap(
     return Comparison(first_value, second_value, p_value, first.signature + remark, low, high)
 
 
-def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yields, for blocks of samples, how often each sample contains each text (samples, texts)."""
+def _bootstrap(n_texts: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yields blocks of samples: the number of occurrences of each text in each sample (samples, texts)."""
     rng = np.random.default_rng(seed)
-    step = max(_BLOCK_CELLS // size, 1)
-    for done in range(0, resamples, step):
-        count = min(step, resamples - done)
-        yield rng.multinomial(size, np.full(size, 1 / size), size=count).astype(float)
+    block_size = max(_BLOCK_CELLS // n_texts, 1)
+    for start in range(0, resamples, block_size):
+        n_samples = min(block_size, resamples - start)
+        yield rng.multinomial(n_texts, np.full(n_texts, 1 / n_texts), size=n_samples).astype(float)
 
 
 def _percentiles(values: np.ndarray) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Literal
 from agggen.config import Scalar
 from agggen.errors import ConfigError, hint
 from agggen.evaluation.protocols import PROTOCOLS
-from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, Published
+from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, PublishedSystem
 from agggen.evaluation.values import VALUES
 
 Model = Literal["transformer", "agggen", "student"]
@@ -103,7 +103,7 @@ class Table:
     columns: tuple[Column, ...]
     systems: tuple[System, ...]
     system_rows: tuple[SystemRow, ...]
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedSystem, ...] = ()
     how: str = ""  # the protocol of the published scores
     inputs: int | None = None  # number of test records of the published scores; None: unknown
 
@@ -155,7 +155,7 @@ def table_of_texts(
         systems,
         tuple(SystemRow(system.name, system.key, scores) for system in systems),
         board.systems,
-        f"protocol {board.protocol}: {board.how}" if board.systems else "",
+        f"protocol {board.protocol}: {board.method}" if board.systems else "",
         board.inputs,
     )
 
@@ -189,7 +189,7 @@ def _annotated(
     title: str,
     columns: Iterable[Column],
     rows: Mapping[str, Mapping[str, str]],
-    published: tuple[Published, ...],
+    published: tuple[PublishedSystem, ...],
 ) -> Table:
     """A table of scores on the 100 records with human plans and alignments (`webnlg-plans`)."""
     lines = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())

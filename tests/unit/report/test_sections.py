@@ -61,9 +61,9 @@ MAYOR = Record.of({"id": "1", "triples": [["Rome", "country", "Italy"], ["Rome",
 
 def test_both_checks_name_the_values_that_a_text_lacks() -> None:
     silent, half = checked([MAYOR] * 2, ["Rome is in Italy.", "Rome in Italy is led by Ann Black."])
-    assert (silent.not_whole, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
+    assert (silent.incomplete_values, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
     assert "black" in silent.unmentioned["leader"] and silent.scores == {"bleu": 7.0}
-    assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), "lenient accepts 2 of 3 words"
+    assert (half.incomplete_values, half.unmentioned) == ({"leader": "part"}, {}), "lenient accepts 2 of 3 words"
 
 
 def test_values_faults_and_hallucinations_are_measured_separately() -> None:
