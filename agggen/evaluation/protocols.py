@@ -137,10 +137,10 @@ def requested_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[
     return all_metrics if metrics is None else metrics
 
 
-def check_metrics(protocol: str, metrics: Sequence[str], known: Sequence[str]) -> None:
-    """Raises AggGenError if `metrics` is empty or has a name that is not in `known`, the metrics of the protocol."""
+def check_metrics(protocol: str, metrics: Sequence[str], all_metrics: Sequence[str]) -> None:
+    """Raises AggGenError if `metrics` is empty or has a name that is not in `all_metrics`."""
     if not metrics:
-        raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
+        raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(all_metrics)}")
     for name in metrics:
-        if name not in known:
-            raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
+        if name not in all_metrics:
+            raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(all_metrics)}")

@@ -66,12 +66,12 @@ def scored(actual: Sequence[set[Any]], gold: Sequence[set[Any]]) -> tuple[float,
     return correct / sum(map(len, actual)), correct / sum(map(len, gold)), identical
 
 
-@pytest.mark.parametrize(("level", "least"), [("full", (0.98, 0.98, 0.97)), ("paper", (0.75, 0.75, 0.70))])
+@pytest.mark.parametrize(("level", "minima"), [("full", (0.98, 0.98, 0.97)), ("paper", (0.75, 0.75, 0.70))])
 def test_facts_from_allennlps_frames_equal_the_released_facts(
-    texts: list[list[Sentence]], gold: list[set[int]], level: Level, least: tuple[float, ...]
+    texts: list[list[Sentence]], gold: list[set[int]], level: Level, minima: tuple[float, ...]
 ) -> None:
     scores = scored([boundaries(facts_of(text, level)) for text in texts], gold)
-    assert all(score >= minimum for score, minimum in zip(scores, least, strict=True)), scores
+    assert all(score >= minimum for score, minimum in zip(scores, minima, strict=True)), scores
 
 
 def test_clauses_are_close_to_the_released_facts(texts: list[list[Sentence]], gold: list[set[int]]) -> None:
@@ -102,6 +102,6 @@ def test_the_shipped_tagger_agrees_with_allennlp(texts: list[list[Sentence]]) ->
         (lambda sentence: {argument[:3] for argument in arguments(sentence)}, 0.78),
         (arguments, 0.70),
     ]
-    for items_of, least in items:
+    for items_of, minimum in items:
         precision, recall, _ = scored(list(map(items_of, tagged)), list(map(items_of, expected)))
-        assert 2 * precision * recall / (precision + recall) >= least  # F1
+        assert 2 * precision * recall / (precision + recall) >= minimum  # F1

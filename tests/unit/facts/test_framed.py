@@ -33,8 +33,8 @@ class Source:
 
     def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         self.calls.append(len(sentences))
-        known = {described.tokens.words: described.frames for described in DESCRIBED}
-        return [known.get(sentence.words, ()) for sentence in sentences]
+        frames_of = {described.tokens.words: described.frames for described in DESCRIBED}
+        return [frames_of.get(sentence.words, ()) for sentence in sentences]
 
 
 def test_the_distinct_sentences_of_all_texts_are_one_call() -> None:
