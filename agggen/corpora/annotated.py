@@ -30,7 +30,7 @@ _TO_ASCII = str.maketrans(
 )
 """Maps variants of quotes and dashes to ASCII."""
 _MIN_SIMILARITY = 0.85  # of raw and tokenised text, since the authors' segmenter dropped or moved some words
-_CLOSING = ",.;:!?)]}%"
+_CLOSING_MARKS = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
 
 
@@ -168,7 +168,7 @@ def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list
             continue
         last = blocks[-1]
         position = last.b + min(end - last.a, last.size)
-        while position < len(raw) and raw[position] in _CLOSING and tokenised[end : end + 1] != raw[position]:
+        while position < len(raw) and raw[position] in _CLOSING_MARKS and tokenised[end : end + 1] != raw[position]:
             position += 1
         while 0 < position < len(raw) and not space_after[position - 1] and raw[position - 1 :][:2].isalnum():
             position -= 1

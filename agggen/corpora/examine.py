@@ -14,7 +14,7 @@ RARE_BELOW = 20
 """Predicates with fewer training texts are reported as rare."""
 MAX_CHECKED_TEXTS = 2_000
 """Maximum number of training texts that are checked, evenly spaced in the split."""
-_EXAMPLES = 3
+_MAX_EXAMPLES = 3
 
 
 @dataclass
@@ -66,10 +66,10 @@ def examine(data: Dataset) -> Examination:
         for predicate in {triple.predicate for triple in record.triples}:
             uses[predicate].n_texts += len(record.references)
         pairs += [(record, reference.text) for reference in record.references]
-    sampled = pairs[:: -(-len(pairs) // MAX_CHECKED_TEXTS) or 1]
+    sampled_pairs = pairs[:: -(-len(pairs) // MAX_CHECKED_TEXTS) or 1]
     hallucinations: list[str] = []
     checker = Checker()
-    for record, text in sampled:
+    for record, text in sampled_pairs:
         result = checker.check(record, text)
         for value in result.values:
             use = uses[value.triple.predicate]
@@ -80,7 +80,7 @@ def examine(data: Dataset) -> Examination:
     return Examination(
         dict(sorted(uses.items(), key=lambda item: (-item[1].n_texts, item[0]))),
         tuple(_findings(data, uses, hallucinations)),
-        len(sampled),
+        len(sampled_pairs),
     )
 
 
@@ -103,7 +103,7 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinations: Sequ
         ("records with the same triples in several splits", _in_several_splits(triples)),
         ("texts in several splits", _in_several_splits(texts)),
     ]
-    return [Finding(problem, len(items), tuple(items[:_EXAMPLES])) for problem, items in examples_of if items]
+    return [Finding(problem, len(items), tuple(items[:_MAX_EXAMPLES])) for problem, items in examples_of if items]
 
 
 def _in_several_splits(items: Iterable[tuple[str, Record, object]]) -> list[str]:

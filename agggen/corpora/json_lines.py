@@ -26,7 +26,7 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
     """
-    seen: dict[str, int] = {}
+    line_of_id: dict[str, int] = {}
     with open_source(source, name) as (stream, label):
         for item in read_values(stream, label):
             if isinstance(item, Reject):
@@ -38,10 +38,10 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
             except ValueError as error:  # a RecordError or PlanError
                 yield Reject(label, line, None, str(error))
                 continue
-            if record.id in seen:
-                yield Reject(label, line, record.id, f"line {seen[record.id]} has the same id")
+            if record.id in line_of_id:
+                yield Reject(label, line, record.id, f"line {line_of_id[record.id]} has the same id")
             else:
-                seen[record.id] = line
+                line_of_id[record.id] = line
                 yield record
 
 

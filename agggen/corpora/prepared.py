@@ -91,7 +91,7 @@ def read_records(path: Path | str) -> list[Record]:
     path = Path(path)
     if path.is_dir():
         return [record for part in _complete_parts(path) for record in read_records(part)]
-    expected = describe(path)["fingerprint"]
+    expected_fingerprint = describe(path)["fingerprint"]
     digest = hashlib.sha256()
     records: list[Record] = []
     try:
@@ -104,7 +104,7 @@ def read_records(path: Path | str) -> list[Record]:
                     digest.update(_canonical_line(records[-1]))
     except (pa.ArrowException, OSError, RecordError) as error:
         raise CorpusError(f"{path} is damaged ({error}); prepare the corpus again") from error
-    if digest.hexdigest() != expected:
+    if digest.hexdigest() != expected_fingerprint:
         raise CorpusError(f"{path} was modified after preparation (fingerprint mismatch); prepare the corpus again")
     return records
 

@@ -28,7 +28,7 @@ from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
 
 _TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
-_UNDECODED = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Lone surrogates: bytes that are not UTF-8 (``surrogateescape``), or escapes in JSON."""
 REJECTED_ROW = "another row of this record was rejected"
 """The reason for rejecting a record in the long form that has an invalid row; the row has its own reject."""
@@ -195,8 +195,8 @@ def record_of_row(row: Any, default_id: str) -> Record:
     """
     if not isinstance(row, Mapping) or "triples" in row or row.keys() <= {"id", "references", "category"}:
         return Record.of(row, default_id)
-    if similar := get_close_matches("triples", list(row), 1, 0.8):
-        raise RecordError(f"unknown key {similar[0]!r}; did you mean 'triples'?")
+    if similar_keys := get_close_matches("triples", list(row), 1, 0.8):
+        raise RecordError(f"unknown key {similar_keys[0]!r}; did you mean 'triples'?")
     if len(triple_keys := _triple_columns(row)) > 1:
         raise RecordError(
             f"a row with {', '.join(triple_keys.values())} is one triple, not a record; a record here has "
@@ -324,7 +324,7 @@ def _is_missing(value: Any) -> bool:
 
 def _check_decoded(text: str) -> None:
     """Raises RecordError if the text has lone surrogates."""
-    if undecoded := _UNDECODED.search(text):
-        code = ord(undecoded.group())
+    if match := _LONE_SURROGATE.search(text):
+        code = ord(match.group())
         problem = f"not UTF-8: byte 0x{code & 0xFF:02x}" if 0xDC80 <= code <= 0xDCFF else "half of a surrogate pair"
         raise RecordError(f"{problem} in {text!r:.60}")

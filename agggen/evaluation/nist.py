@@ -21,14 +21,14 @@ from agggen.evaluation.segments import References, SegmentStatistics, count_of_r
 
 ORDERS = 5
 _BETA = math.log(2) / math.log(1.5) ** 2
-_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_LOWER_CASE = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 NGram = tuple[str, ...]
 
 
 def mteval_tokens(text: str) -> str:
     """The tokens of mteval-v13a, joined by spaces: ASCII letters lower-cased, then sacreBLEU's 13a."""
-    return str(Tokenizer13a()(one_line(text).translate(_LOWER)))
+    return str(Tokenizer13a()(one_line(text).translate(_LOWER_CASE)))
 
 
 def nist_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:

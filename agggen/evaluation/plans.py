@@ -96,12 +96,12 @@ def plan_statistics(
 
 def indexed_reference_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
     """(index of the record, its reference plans) for records with at least two triples and one reference plan."""
-    planned = [
+    indexed_plans = [
         (index, [reference.plan for reference in record.references if reference.plan])
         for index, record in enumerate(records)
         if len(record.triples) > 1
     ]
-    return [(index, plans) for index, plans in planned if plans]
+    return [(index, plans) for index, plans in indexed_plans if plans]
 
 
 def _agreement(
@@ -147,8 +147,8 @@ def _tau(labels: Labels) -> float:
     """Kendall's tau-b of the positions; NaN if a plan has one group, or fewer than two predicates are in both plans."""
     from scipy.stats import kendalltau
 
-    placed = [pair for pair in labels if -1 not in pair]
-    if len(placed) < 2:
+    common_labels = [pair for pair in labels if -1 not in pair]
+    if len(common_labels) < 2:
         return math.nan
-    first, second = zip(*placed, strict=True)
+    first, second = zip(*common_labels, strict=True)
     return float(kendalltau(first, second).statistic)

@@ -43,7 +43,7 @@ PROTOCOLS: Mapping[str, tuple[str, ...]] = {
 
 _WEBNLG_REFERENCES = 3
 _NOT_WORD = re.compile(r"(\W)")
-_LETTERS = str.maketrans(
+_ASCII_REPLACEMENTS = str.maketrans(
     # o with stroke, dotless i, l and d with stroke, eth
     dict(zip("\u00f8\u0131\u0142\u0111\u00f0", "oildd", strict=True))
     | {"\u00fe": "th", "\u00df": "ss", "\u00e6": "ae", "\u0153": "oe"}  # thorn, sharp s, ligatures
@@ -100,7 +100,7 @@ def challenge_tokens(text: str) -> str:
     4,894 references of the test set.
     """
     plain = unicodedata.normalize("NFKD", text.lower())
-    plain = "".join(char for char in plain if not unicodedata.combining(char)).translate(_LETTERS)
+    plain = "".join(char for char in plain if not unicodedata.combining(char)).translate(_ASCII_REPLACEMENTS)
     return " ".join(_NOT_WORD.sub(r" \1 ", plain).split())
 
 

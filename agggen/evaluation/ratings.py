@@ -19,7 +19,7 @@ from agggen.evaluation.files import json_objects
 from agggen.records import Record
 
 DIMENSIONS = ("DataCoverage", "Correctness", "Fluency")
-INCORRECT = 70.0
+MIN_CORRECTNESS = 70.0
 """Texts rated below this in Correctness count as incorrect."""
 
 
@@ -93,11 +93,10 @@ def reference_scores(rated_texts: Sequence[RatedText]) -> dict[str, list[float]]
 
 
 def passed_but_incorrect(rated_texts: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
-    """The fraction of texts that pass, and the fraction of these whose rating is below `INCORRECT`."""
-    incorrect = [
-        text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated_texts, passes, strict=True) if passed
-    ]
-    return len(incorrect) / len(rated_texts), sum(incorrect) / max(1, len(incorrect))
+    """The fraction of texts that pass, and the fraction of these whose Correctness is below `MIN_CORRECTNESS`."""
+    passed = [text for text, text_passes in zip(rated_texts, passes, strict=True) if text_passes]
+    n_incorrect = sum(text.ratings["Correctness"] < MIN_CORRECTNESS for text in passed)
+    return len(passed) / len(rated_texts), n_incorrect / max(1, len(passed))
 
 
 def _correlation(scores: np.ndarray, ratings: np.ndarray) -> float:

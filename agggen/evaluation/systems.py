@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agggen.evaluation.protocols import PROTOCOLS, check_metrics, measure, requested_metrics
 from agggen.evaluation.segments import SegmentStatistics, percentage_statistics
 from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
-from agggen.evaluation.values import VALUES, read_values
+from agggen.evaluation.values import VALUE_METRICS, check_values
 from agggen.records import Record
 from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of
 from agggen.verification.results import check_paired
@@ -33,7 +33,7 @@ def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence
     Raises:
         AggGenError: the protocol or a metric is unknown, or `requested` is empty.
     """
-    without_slots = (*requested_metrics(protocol, None), *VALUES)
+    without_slots = (*requested_metrics(protocol, None), *VALUE_METRICS)
     all_metrics = (*without_slots, SER) if protocol == "e2e" else without_slots
     if requested is None:
         return all_metrics if non_slot_predicate(records) is None else without_slots
@@ -93,9 +93,9 @@ def _statistics(
     if text_metrics:
         references = [[reference.text for reference in record.references] for record in records]
         statistics = measure(protocol, texts, references, text_metrics, tokenised)
-    if any(name in VALUES for name in metrics):
-        values = read_values(records, texts).statistics
-        statistics |= {name: values[name] for name in metrics if name in VALUES}
+    if any(name in VALUE_METRICS for name in metrics):
+        values = check_values(records, texts).statistics
+        statistics |= {name: values[name] for name in metrics if name in VALUE_METRICS}
     return statistics | (slot_statistics(records, texts) if SER in metrics else {})
 
 

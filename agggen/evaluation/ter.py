@@ -20,15 +20,16 @@ _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)
 
 
-def edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
+def count_edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
     """The number of edits, shifts included, that change `hypothesis` into `reference`."""
-    return _Search(list(reference)).edits(list(hypothesis))
+    return _Search(list(reference)).count_edits(list(hypothesis))
 
 
 class Distance:
     """Levenshtein distance of word sequences to a reference.
 
-    Two bit vectors represent a column of the distance table: where its values increase and where they decrease by one.
+    Two bit vectors represent a column of the distance table: where its values increase and decrease by one. Two others
+    represent the changes along the rows to the next column.
     """
 
     def __init__(self, reference: Sequence[str]) -> None:
@@ -40,21 +41,21 @@ class Distance:
     def __call__(self, words: Sequence[str]) -> int:
         if not self.size:
             return len(words)
-        full, last = (1 << self.size) - 1, 1 << (self.size - 1)
-        up, down, distance = full, 0, self.size
+        all_bits, last_bit = (1 << self.size) - 1, 1 << (self.size - 1)
+        increases, decreases, distance = all_bits, 0, self.size
         for word in words:
-            equal = self._bits.get(word, 0)
-            vertical = equal | down
-            horizontal = (((equal & up) + up) ^ up) | equal
-            rises = down | ~(horizontal | up) & full
-            falls = up & horizontal
-            if rises & last:
+            matches = self._bits.get(word, 0)
+            vertical = matches | decreases
+            horizontal = (((matches & increases) + increases) ^ increases) | matches
+            row_increases = decreases | ~(horizontal | increases) & all_bits
+            row_decreases = increases & horizontal
+            if row_increases & last_bit:
                 distance += 1
-            elif falls & last:
+            elif row_decreases & last_bit:
                 distance -= 1
-            rises = (rises << 1 | 1) & full
-            up = (falls << 1) & full | ~(vertical | rises) & full
-            down = rises & vertical
+            row_increases = (row_increases << 1 | 1) & all_bits
+            increases = (row_decreases << 1) & all_bits | ~(vertical | row_increases) & all_bits
+            decreases = row_increases & vertical
         return distance
 
 
@@ -80,7 +81,7 @@ class _Search:
             for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(reference)) + 1):
                 self.occurrences.setdefault(tuple(reference[start:end]), []).append(start)
 
-    def edits(self, words: list[str]) -> int:
+    def count_edits(self, words: list[str]) -> int:
         if not self.reference:
             return len(words)
         shifts = 0
@@ -129,15 +130,15 @@ class _Search:
                     break
                 if not any(alignment.hypothesis_errors[start:end]):
                     continue
-                elsewhere = [
+                other_occurrences = [
                     index
                     for index in occurrences
                     if not start <= position[index] < end and abs(position[index] - start) <= MAX_SHIFT_DISTANCE
                 ]
-                for index in elsewhere:
+                for index in other_occurrences:
                     if any(alignment.reference_errors[index : index + end - start]):
                         shifts[end - start - 1] += [(start, target) for target in _targets(start, end, index, position)]
-                if not elsewhere:
+                if not other_occurrences:
                     break
         return list(enumerate(shifts, start=1))
 

@@ -21,7 +21,7 @@ from agggen.evaluation.segments import (
     non_blank_references,
     percentage,
 )
-from agggen.evaluation.ter import edits
+from agggen.evaluation.ter import count_edits
 
 
 def bleu_statistics(
@@ -61,7 +61,7 @@ def tercom_statistics(hypotheses: Sequence[str], references: References) -> Segm
     counts = []
     for text, group in zip(hypotheses, groups, strict=True):
         words = text.lower().split()
-        counts.append((min(edits(words, reference) for reference in group), sum(map(len, group)) / len(group)))
+        counts.append((min(count_edits(words, reference) for reference in group), sum(map(len, group)) / len(group)))
     rows, formula = np.array(counts, dtype=float), percentage(0, 1)
     signature = (
         f"ter|tool:agggen|as:tercom-0.7.25|version:{version('agggen')}"

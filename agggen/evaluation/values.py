@@ -14,7 +14,7 @@ from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck, check_paired
 from agggen.verification.values import MATCH_KINDS
 
-VALUES: Mapping[str, str] = {
+VALUE_METRICS: Mapping[str, str] = {
     "values_whole": "percentage of triples whose value the text expresses completely (strict)",
     "values_lenient": f"percentage of triples whose value the text mentions (lenient: {100 * THRESHOLD:g} % of its "
     "words)",
@@ -38,10 +38,10 @@ class CheckedValues:
     mentions: Sequence[Mentions]
     """The lenient check of each text."""
     statistics: Mapping[str, SegmentStatistics]
-    """By metric of `VALUES`."""
+    """By metric of `VALUE_METRICS`."""
 
 
-def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> CheckedValues:
+def check_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> CheckedValues:
     """Checks the text of each record by the strict check (by default without a lexicon) and the lenient check.
 
     The signature of ``values_whole`` has, after ``said``, the number of values by kind of match.

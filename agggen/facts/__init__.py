@@ -56,8 +56,8 @@ def segment_each(segmenter: FactSegmenter, texts: Sequence[str]) -> tuple[dict[s
     if not texts:
         return {}, {}
     try:
-        segmented = segmenter.segment(texts)
-        return {text: check_facts(text, facts) for text, facts in zip(texts, segmented, strict=True)}, {}
+        facts_of_texts = segmenter.segment(texts)
+        return {text: check_facts(text, facts) for text, facts in zip(texts, facts_of_texts, strict=True)}, {}
     except Exception as error:
         if len(texts) == 1:
             return {}, {texts[0]: f"{type(error).__name__}: {error}" if str(error) else type(error).__name__}

@@ -16,7 +16,7 @@ FactSource = Literal["corpus", SegmenterName]
 """A segmenter, or ``corpus`` for the facts that the corpus already has."""
 
 SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
-RULE_BASED: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
+RULE_BASED_SEGMENTERS: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
 """Rule-based segmenters: always available, and too fast to need a cache."""
 _ALLENNLP_FRAMES = "agggen_platform.srl.source:AllenNLPFrames"
 """The frame source for AllenNLP archives; in agggen_platform, since it starts processes and downloads files."""

@@ -26,7 +26,7 @@ from itertools import pairwise
 from agggen.facts.frames import Sentence
 from agggen.facts.tree import CONJUNCTIONS, Level, Node, build_tree
 
-_OPENING = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
+_OPENING_MARKS = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
 RULES = "1"
 """Part of segmenters' fingerprints; increase it when this module's rules change."""
 
@@ -122,7 +122,7 @@ def _is_word(word: str) -> bool:
 
 def _is_opening(words: tuple[str, ...], index: int) -> bool:
     """Whether a word is an opening bracket or quote; of straight quotes, the first, third, ... are opening."""
-    return words[index] in _OPENING or (words[index] == '"' and words[:index].count('"') % 2 == 0)
+    return words[index] in _OPENING_MARKS or (words[index] == '"' and words[:index].count('"') % 2 == 0)
 
 
 def _merge_function_words(words: tuple[str, ...], starts: list[int]) -> list[int]:

@@ -90,8 +90,8 @@ def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tup
         return sizes, "The references' groups are those of their plans."
     for record in records:
         for facts in segmenter.segment([reference.text for reference in record.references]):
-            aligned = align(record, facts, complete=False).fact_of
-            sizes += Counter(fact for fact in aligned if fact is not None).values()
+            fact_of = align(record, facts, complete=False).fact_of
+            sizes += Counter(fact for fact in fact_of if fact is not None).values()
     method = f"facts are segmented by {segmenter.name!r}, triples aligned by rules, and unaligned triples ignored"
     return sizes, f"The references have no plans: {method}."
 
@@ -106,16 +106,16 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
         if measure.score is not None
     }
     names = list(dict.fromkeys(name for system in board.systems for name in system.scores))
-    computed = {name: scores[name] for name in names if name in scores}
-    values = {name: score.value for name, score in computed.items()}
+    our_scores = {name: scores[name] for name in names if name in scores}
+    our_values = {name: score.value for name, score in our_scores.items()}
     systems = [(system.name, system.scores, source_of(system)) for system in board.systems]
     rows: list[dict[str, Cell]] = [
         {"system": name, **{metric: system_scores.get(metric) for metric in names}, "source": source}
-        for name, system_scores, source in (*systems, (OUR_NAME, values, "computed here"))
+        for name, system_scores, source in (*systems, (OUR_NAME, our_values, "computed here"))
     ]
     rows.sort(key=lambda row: -(bleu if isinstance(bleu := row["bleu"], float) else -1.0))
     title = f"{board.corpus} {board.split}, all {board.inputs:,} records, trained on {board.trained_on}"
-    signatures = "; ".join(f"{name} {score.signature}" for name, score in computed.items())
+    signatures = "; ".join(f"{name} {score.signature}" for name, score in our_scores.items())
     note = f"Published: {board.method}. Ours: protocol {board.protocol} on raw texts ({signatures})."
     return Table(title, rows), note
 

@@ -38,8 +38,8 @@ class Measure:
         """The JSON form; undefined numbers are null."""
         if self.score is None:
             return {"name": self.name, "value": None, "not_computed": self.reason}
-        interval = list(map(finite, self.interval)) if self.interval else None
-        value, signature = finite(self.score.value), self.score.signature
+        interval = list(map(finite_or_none, self.interval)) if self.interval else None
+        value, signature = finite_or_none(self.score.value), self.score.signature
         return {"name": self.name, "value": value, "interval_95": interval, "signature": signature}
 
 
@@ -78,7 +78,7 @@ class Table:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """The rows with all columns; numbers that are not finite are None."""
-        return [{name: finite(row.get(name)) for name in self.columns} for row in self.rows]
+        return [{name: finite_or_none(row.get(name)) for name in self.columns} for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class Chart:
     def bars(self) -> list[Bar]:
         """The bars from top to bottom, without undefined values."""
         values = [value for series in self.series.values() for value in series]
-        highest = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
+        max_value = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
         return [
-            Bar(category if number == 0 else "", number, f"{format_cell(value, 1)} {name}", max(value, 0) / highest)
+            Bar(category if number == 0 else "", number, f"{format_cell(value, 1)} {name}", max(value, 0) / max_value)
             for index, category in enumerate(self.categories)
             for number, (name, series) in enumerate(self.series.items())
             if (value := series[index]) is not None and math.isfinite(value)
@@ -172,7 +172,7 @@ class Row:
             "text": self.text,
             "plan": None if self.plan is None else str(self.plan),
             "facts": [fact.as_dict(self.text) for fact in self.facts],
-            "scores": {name: finite(value) for name, value in self.scores.items()},
+            "scores": {name: finite_or_none(value) for name, value in self.scores.items()},
             "not_whole": self.incomplete_values,
             "invented": list(self.check.invented),
             "faults": list(self.check.faults),
@@ -251,7 +251,7 @@ class Report:
         }
 
 
-def finite(value: Any) -> Any:
+def finite_or_none(value: Any) -> Any:
     """`value`, or None for NaN and infinity, which JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -20,7 +20,7 @@ from agggen.datasets import fingerprint_of
 from agggen.evaluation.held_out import alignments, generate_outputs
 from agggen.evaluation.published import board_for
 from agggen.evaluation.significance import RESAMPLES
-from agggen.evaluation.values import read_values
+from agggen.evaluation.values import check_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
@@ -152,7 +152,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     generation_end = time.monotonic()
     records, texts = output.records, output.texts
     scores = text_scores(task.metrics, records, texts, task.seed)
-    values = read_values(records, texts, generator.checker)
+    values = check_values(records, texts, generator.checker)
     plans, facts = zip(*((generation.plan, generation.facts) for generation in output.generations), strict=True)
     rows = rows_of(records, texts, values, plans, facts, scores.segment_scores)
     sections = scores.sections + model_sections(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agggen.errors import ConfigError
-from agggen.report.content import Report, finite
+from agggen.report.content import Report, finite_or_none
 from agggen.report.page import to_html
 
 FORMAT = 1
@@ -30,7 +30,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "title": report.title,
         "identity": dict(report.identity),
         "partial": report.partial or None,
-        "run": {name: finite(value) for name, value in report.run.items()},
+        "run": {name: finite_or_none(value) for name, value in report.run.items()},
         "scores": {
             section.key: {
                 "title": section.title,
@@ -77,9 +77,9 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
             f"{folder / 'report.json'} is not a valid report; remove it, or name another folder"
         ) from error
     if existing_identity != dict(identity):
-        changed = [name for name in identity if existing_identity.get(name) != identity[name]] or ["settings"]
+        changed_names = [name for name in identity if existing_identity.get(name) != identity[name]] or ["settings"]
         raise ConfigError(
-            f"{folder} has the report of another evaluation (its {changed[0].replace('_', ' ')} differs); "
+            f"{folder} has the report of another evaluation (its {changed_names[0].replace('_', ' ')} differs); "
             "name another folder, or remove it"
         )
 

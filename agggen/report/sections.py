@@ -21,12 +21,12 @@ from agggen.evaluation.protocols import PROTOCOLS, measure, requested_metrics
 from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.evaluation.significance import confidence_interval
 from agggen.evaluation.systems import slot_statistics
-from agggen.evaluation.values import FULFILLED_SIGNATURE, VALUES
+from agggen.evaluation.values import FULFILLED_SIGNATURE, VALUE_METRICS
 from agggen.records import Plan, Record
 from agggen.report.content import Measure, Row, Section
 
 PLAIN = "plain"
-_WITH_JAVA = frozenset({"meteor", "rouge_l", "cider"})
+_JAVA_METRICS = frozenset({"meteor", "rouge_l", "cider"})
 _TITLES = {
     "plain": "Texts against references: sacreBLEU",
     "e2e": "Texts against references: the E2E challenge's scorer",
@@ -67,7 +67,7 @@ class TextMetrics:
     def __post_init__(self) -> None:
         """Raises AggGenError if protocol or metric is unknown, or a requested metric needs a missing Java runtime."""
         requested_metrics(self.protocol, self.metrics)
-        for name in _WITH_JAVA.intersection(self.metrics or ()):
+        for name in _JAVA_METRICS.intersection(self.metrics or ()):
             package_version()
             if shutil.which("java") is None:
                 raise ConfigError(f"{name} needs a Java runtime, and no `java` is on the PATH")
@@ -180,7 +180,7 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
         plain = slot_statistics(records, texts, "plain")
         statistics |= {f"ser_plain.{name.removeprefix('ser.')}": statistic for name, statistic in plain.items()}
     note = (
-        "".join(f"{name}: {meaning}. " for name, meaning in VALUES.items())
+        "".join(f"{name}: {meaning}. " for name, meaning in VALUE_METRICS.items())
         + 'fulfilled: a fraction (strict). Slot errors, in percent: "ser." with the published patterns, "ser_plain." '
         "with the plain patterns. All checks use words and patterns and are sometimes wrong."
     )

@@ -15,7 +15,7 @@ from agggen.report.content import Cell, Chart, Row, Table
 MAX_CHARTED = 20
 """Maximum number of predicates in the chart, those with the most errors; the table has all predicates."""
 
-_WHOLE = "values said whole (strict), %"
+_WHOLE_VALUES = "values said whole (strict), %"
 
 Statistics = Mapping[str, SegmentStatistics]
 """Statistics of protocol `plain` by metric, over the texts of all rows."""
@@ -29,7 +29,7 @@ def by_triples(rows: Sequence[Row], statistics: Statistics) -> tuple[Table, Char
     chart = Chart(
         "Scores by the number of triples of a record, in percent",
         [f"triples: {part['triples']}, records: {part['records']}" for part in parts],
-        {name: [part[name] for part in parts] for name in ("BLEU", "chrF", _WHOLE) if name in table.columns},
+        {name: [part[name] for part in parts] for name in ("BLEU", "chrF", _WHOLE_VALUES) if name in table.columns},
     )
     return table, chart
 
@@ -60,7 +60,7 @@ def _scores(all_rows: Sequence[Row], indices: Sequence[int], statistics: Statist
         if metric in statistics:
             scores[name] = statistics[metric].corpus(indices).value
     triples = sum(len(row.record.triples) for row in rows)
-    scores[_WHOLE] = 100 * (1 - sum(len(row.check.missing) for row in rows) / triples)
+    scores[_WHOLE_VALUES] = 100 * (1 - sum(len(row.check.missing) for row in rows) / triples)
     scores["values mentioned (lenient), %"] = 100 * (1 - sum(len(row.unmentioned) for row in rows) / triples)
     scores["texts without faults (strict), %"] = 100 * sum(not row.check.faults for row in rows) / len(rows)
     scores["invented values per 100 texts (strict)"] = 100 * sum(len(row.check.invented) for row in rows) / len(rows)
@@ -135,12 +135,12 @@ def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
         for name in by_errors
     ]
     charted = [name for name in by_errors if any(count[name] for count in error_counts.values())][:MAX_CHARTED]
-    truncated = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
+    truncation_note = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
     chart = Chart(
         "Slot errors by predicate" if has_slots else "Values that are not said whole (strict), by predicate",
         charted,
         {kind: [float(count[name]) for name in charted] for kind, count in error_counts.items()},
-        f"By descending number.{truncated}",
+        f"By descending number.{truncation_note}",
     )
     note = "Strict: all words of a value, in order and adjacent. Lenient: at least 60 % of its words, anywhere."
     note += " Missed, wrong, added: slot errors." if has_slots else ""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-IMPOSSIBLE = -1e9
+IMPOSSIBLE_SCORE = -1e9
 """The score of invalid tags."""
 
 Tags = tuple[str, ...]
@@ -41,7 +41,7 @@ def best_frames(
         ]
         if not remaining:
             break
-        allowed_scores = np.where(forbidden[remaining], IMPOSSIBLE, scores[remaining])
+        allowed_scores = np.where(forbidden[remaining], IMPOSSIBLE_SCORE, scores[remaining])
         for frame, path in zip(
             remaining, best_tags(allowed_scores, predicates[remaining], lengths[remaining]), strict=True
         ):
@@ -85,12 +85,12 @@ def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -
     rows = np.arange(n_frames)
     scores = scores.astype(np.float64)
     predicate_scores = scores[rows, predicates, 1]
-    scores[:, :, 1] = IMPOSSIBLE
-    scores[rows, predicates] = IMPOSSIBLE
+    scores[:, :, 1] = IMPOSSIBLE_SCORE
+    scores[rows, predicates] = IMPOSSIBLE_SCORE
     scores[rows, predicates, 1] = predicate_scores
     begins, insides = np.arange(2, n_tags, 2), np.arange(3, n_tags, 2)
     best = scores[:, 0].copy()
-    best[:, insides] = IMPOSSIBLE
+    best[:, insides] = IMPOSSIBLE_SCORE
     previous_tags = np.empty((n_frames, width, n_tags), dtype=np.int32)
     last_tags = np.zeros(n_frames, dtype=np.int64)
     last_tags[lengths == 1] = best[lengths == 1].argmax(1)

@@ -39,8 +39,8 @@ class RoleTagger:
         """The frames of each sentence (a sequence of words), in the order of their predicates."""
         frames: list[tuple[Tags, ...]] = [()] * len(sentences)
         for batch in batch_by_length(list(map(len, sentences)), BATCH_WORDS):
-            tagged = self._tag_batch([sentences[index] for index in batch])
-            for index, sentence_frames in zip(batch, tagged, strict=True):
+            tags_of_batch = self._tag_batch([sentences[index] for index in batch])
+            for index, sentence_frames in zip(batch, tags_of_batch, strict=True):
                 frames[index] = sentence_frames
         return frames
 

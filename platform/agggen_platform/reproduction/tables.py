@@ -13,7 +13,7 @@ from agggen.config import Scalar
 from agggen.errors import ConfigError, hint
 from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, PublishedSystem
-from agggen.evaluation.values import VALUES
+from agggen.evaluation.values import VALUE_METRICS
 
 Model = Literal["transformer", "agggen", "student"]
 """A student is trained on texts of AggGen models; see `agggen_platform.distillation`."""
@@ -144,7 +144,7 @@ def table_of_texts(
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra]
     of_protocol = PROTOCOLS[board.protocol]
     scores = {score: f"{board.protocol if score in of_protocol else 'faithfulness'}/{score}" for score in measures}
-    columns = [Column(score, 4 if score in _FOUR_DIGITS else 2, VALUES.get(score, "")) for score in scores]
+    columns = [Column(score, 4 if score in _FOUR_DIGITS else 2, VALUE_METRICS.get(score, "")) for score in scores]
     return Table(
         name,
         title,
