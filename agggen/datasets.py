@@ -280,12 +280,12 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
     """
     suffix = path.suffix.lower()
     if suffix == ".parquet" or path.is_dir():
-        from agggen.corpora.parquet import read_plain
+        from agggen.corpora.parquet import read_parquet
         from agggen.corpora.prepared import is_prepared, read_records
 
         if is_prepared(path):
             return Table({None: read_records(path)}, [])
-        return read_table(_rows(read_plain(path)), str(path), columns)
+        return read_table(_rows(read_parquet(path)), str(path), columns)
     if suffix == ".json":
         return read_table(enumerate(_json_objects(path), start=1), str(path), columns)
     with open_source(path) as (stream, label):
@@ -293,7 +293,7 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
             delimiter = delimiter_in(stream.readline(1 << 20))
             stream.seek(0)
             return read_table(read_rows(stream, label, (), delimiter, "keep"), label, columns)
-        return read_table(read_values(stream, label, undecodable="reject"), label, columns)
+        return read_table(read_values(stream, label, decode_errors="reject"), label, columns)
 
 
 def _json_objects(path: Path) -> list[Any]:

@@ -10,7 +10,7 @@ from agggen.api import Model, load_model
 from agggen.datasets import Dataset, load_dataset, load_records
 from agggen.evaluation import Score
 from agggen.evaluation.protocols import measure
-from agggen.evaluation.values import read_values
+from agggen.evaluation.values import check_values
 from agggen.records import Record
 from agggen.report import Report
 from agggen.report.evaluate import Task
@@ -103,5 +103,5 @@ def score(
     records = [entry for entry in entries if isinstance(entry, Record)]
     statistics = dict(measure(protocol, texts, list(map(_reference_texts, entries)), metrics))
     if records and len(records) == len(entries):
-        statistics |= read_values(records, texts).statistics
+        statistics |= check_values(records, texts).statistics
     return Scores({name: metric.corpus() for name, metric in statistics.items()})

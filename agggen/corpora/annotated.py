@@ -8,8 +8,8 @@ text i::
     rst_ann_gt_plan.jsonl   the triples of each fact: isPartOf&&leader||capital; empty for a fact without triples
     rst_ann_tgt.jsonl       the tokenised facts: tree TAB fact TAB fact
 
-Records and raw texts come from WebNLG; they are matched by their letters and digits. The release states no licence, so
-users must copy the files themselves.
+Records and raw texts come from WebNLG and are matched to these lines by their letters and digits. The release states no
+licence, so users must copy the files themselves.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from agggen.records import Fact, Plan, Record, Reference
 _TO_ASCII = str.maketrans(
     "\u201c\u201d\u201e\u2018\u2019`\u2010\u2011\u2012\u2013\u2014\u2212", '"' * 3 + "'" * 3 + "-" * 6
 )
-"""Variants of quotes and dashes."""
+"""Maps variants of quotes and dashes to ASCII."""
 _MIN_SIMILARITY = 0.85  # of raw and tokenised text, since the authors' segmenter dropped or moved some words
-_CLOSING = ",.;:!?)]}%"
+_CLOSING_MARKS = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
 
 
@@ -45,14 +45,14 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
         CorpusError: a file is missing, empty or not UTF-8, a line cannot be read, or the numbers of lines differ.
     """
     paths = [Path(folder) / name for name in (SOURCES, PLANS, TEXTS)]
-    sources, plans, texts = files = [list(_tab_separated(path)) for path in paths]
+    sources, plans, texts = files = [list(_tab_separated_lines(path)) for path in paths]
     if len({len(rows) for rows in files}) > 1:
         lengths = ", ".join(f"{path} has {len(rows)}" for path, rows in zip(paths, files, strict=True))
         raise CorpusError(f"{lengths} lines; they must have the same number of lines")
-    known = {_key(_triple_texts(record)): record for record in records if isinstance(record, Record)}
+    record_of_key = {_key(_triple_texts(record)): record for record in records if isinstance(record, Record)}
     annotated_records: dict[str, tuple[Record, list[Reference]]] = {}
     for line, (source, plan, text) in enumerate(zip(sources, plans, texts, strict=True), start=1):
-        record = known.get(_key(source[:-1]))
+        record = record_of_key.get(_key(source[:-1]))
         if record is None:
             reason = f"no record of WebNLG has the triples {'; '.join(source[:-1])!r:.200}"
             yield Reject(str(paths[1]), line, None, reason)
@@ -110,7 +110,7 @@ def _reference(record: Record, source: list[str], plan: str, facts: list[str]) -
 
 
 def _raw_pieces(record: Record, facts: list[str]) -> tuple[str, ...] | None:
-    """The record's raw text with the same letters and digits as `facts`, segmented alike; None if there is none."""
+    """The facts of the record's raw text with the same letters and digits as `facts`; None if there is no such text."""
     tokenised = "".join(facts)
     matches = [reference.text for reference in record.references if alnum(reference.text) == alnum(tokenised)]
     # Texts with the same letters and digits may differ in punctuation: use the most similar text.
@@ -135,19 +135,20 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
     """
     positions = [position for position, character in enumerate(text) if not character.isspace()]
     # Penn Treebank quotes are replaced only as complete tokens; in the raw text, offsets must not change.
-    compact = ["".join('"' if token in ("``", "''") else token for token in fact.split()) for fact in facts]
-    compact = [fact.translate(_TO_ASCII) for fact in compact if fact]
-    if not positions or not compact:
+    compact_facts = ["".join('"' if token in ("``", "''") else token for token in fact.split()) for fact in facts]
+    compact_facts = [fact.translate(_TO_ASCII) for fact in compact_facts if fact]
+    if not positions or not compact_facts:
         return None
-    ends = list(accumulate(map(len, compact[:-1])))
-    tokenised, raw = "".join(compact), "".join(text[position] for position in positions).translate(_TO_ASCII)
+    ends = list(accumulate(map(len, compact_facts[:-1])))
+    tokenised, raw = "".join(compact_facts), "".join(text[position] for position in positions).translate(_TO_ASCII)
     if tokenised != raw:
-        mapped = _map_boundaries(ends, tokenised, raw, [later - earlier > 1 for earlier, later in pairwise(positions)])
-        if mapped is None:
+        space_after = [later - earlier > 1 for earlier, later in pairwise(positions)]
+        raw_ends = _map_boundaries(ends, tokenised, raw, space_after)
+        if raw_ends is None:
             return None
-        ends = mapped
-    cuts = [0, *(positions[end] for end in ends), len(text)]
-    return tuple(text[start:end] for start, end in pairwise(cuts))
+        ends = raw_ends
+    boundaries = [0, *(positions[end] for end in ends), len(text)]
+    return tuple(text[start:end] for start, end in pairwise(boundaries))
 
 
 def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
@@ -159,20 +160,21 @@ def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list
     matcher = SequenceMatcher(None, tokenised, raw, autojunk=False)
     if matcher.ratio() < _MIN_SIMILARITY:
         return None
-    mapped: list[int] = []
+    raw_ends: list[int] = []
     for end in ends:
         # The boundary is after the last aligned character and after closing punctuation that the segmenter dropped.
-        block = max((b for b in matcher.get_matching_blocks() if b.a < end), key=lambda b: b.a, default=None)
-        if block is None or not block.size:
+        blocks = [block for block in matcher.get_matching_blocks() if block.size and block.a < end]
+        if not blocks:
             continue
-        position = block.b + min(end - block.a, block.size)
-        while position < len(raw) and raw[position] in _CLOSING and tokenised[end : end + 1] != raw[position]:
+        last = blocks[-1]
+        position = last.b + min(end - last.a, last.size)
+        while position < len(raw) and raw[position] in _CLOSING_MARKS and tokenised[end : end + 1] != raw[position]:
             position += 1
         while 0 < position < len(raw) and not space_after[position - 1] and raw[position - 1 :][:2].isalnum():
             position -= 1
-        if (mapped[-1] if mapped else 0) < position < len(raw):
-            mapped.append(position)
-    return mapped
+        if (raw_ends[-1] if raw_ends else 0) < position < len(raw):
+            raw_ends.append(position)
+    return raw_ends
 
 
 def alnum(text: str) -> str:
@@ -180,7 +182,7 @@ def alnum(text: str) -> str:
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
-def _tab_separated(path: Path) -> Iterator[list[str]]:
+def _tab_separated_lines(path: Path) -> Iterator[list[str]]:
     with open_source(path) as (stream, name):
         for _, text in without_rejects(read_lines(stream, name)):
             yield text.rstrip("\r\n").split("\t")

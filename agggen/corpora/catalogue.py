@@ -25,7 +25,7 @@ Items = Iterator[Record | Reject]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus of the catalogue; `folder` is below the data home, None for a corpus included in agggen."""
+    """A corpus of the catalogue; `folder` is below the data home, None for a corpus that agggen ships."""
 
     name: str
     title: str
@@ -33,7 +33,8 @@ class Corpus:
     citation: str
     files: Mapping[str, str]
     """The file or folder of each split, relative to `folder`."""
-    read: Callable[[Path, str], Items]
+    reader: Callable[[Path, str], Items]
+    """Reads a split from (path of the file or folder, name of the split)."""
     folder: str | None
     copied_from: str = ""
     """The address from which users must copy a corpus without a licence; empty if agggen can download the corpus."""
@@ -43,15 +44,16 @@ class Corpus:
         return tuple(self.files)
 
 
-def _webnlg(path: Path, split: str) -> Items:
+def _read_webnlg(path: Path, split: str) -> Items:
     # The split test is the union of test-seen and test-unseen, with the same ids.
-    part = {"test-seen": True, "test-unseen": False}.get(split)
+    seen = {"test-seen": True, "test-unseen": False}.get(split)  # None: all categories
     for item in read_webnlg(path, split.split("-")[0]):
-        if isinstance(item, Reject) or part is None or part == (item.category in SEEN_CATEGORIES):
+        if isinstance(item, Reject) or seen is None or seen == (item.category in SEEN_CATEGORIES):
             yield item
 
 
-def _webnlg_3(path: Path, split: str) -> Items:
+def _read_webnlg_3(path: Path, split: str) -> Items:
+    # The parts of the split test depend on the categories and subjects of the training data.
     base, _, part = split.partition("-")
     training: list[Record] = []
     if part:
@@ -61,23 +63,23 @@ def _webnlg_3(path: Path, split: str) -> Items:
     for item in read_webnlg(path, base):
         if part and isinstance(item, Record):
             if item.category not in categories:
-                kind = "unseen-categories"
+                item_part = "unseen-categories"
+            elif all(triple.subject in subjects for triple in item.triples):
+                item_part = "seen"
             else:
-                known = all(triple.subject in subjects for triple in item.triples)
-                kind = "seen" if known else "unseen-entities"
-            if kind != part:
+                item_part = "unseen-entities"
+            if item_part != part:
                 continue
         yield item
 
 
-_TEST = "test/testdata_with_lex.xml"
-_TEST_3 = "test/rdf-to-text-generation-test-data-with-refs-en.xml"
-_PARTS_3 = ("test", "test-seen", "test-unseen-entities", "test-unseen-categories")
-_GARDENT = "Gardent, Shimorina, Narayan, Perez-Beltrachini (INLG 2017), The WebNLG Challenge"
+_WEBNLG_TEST = "test/testdata_with_lex.xml"
+_WEBNLG_3_TEST = "test/rdf-to-text-generation-test-data-with-refs-en.xml"
+_WEBNLG_3_TEST_SPLITS = ("test", "test-seen", "test-unseen-entities", "test-unseen-categories")
 _CORPORA = (
     Corpus(
         "elements",
-        "The chemical elements, texts by a seeded grammar with gold facts and plans",
+        "Chemical elements; texts from a random grammar, with gold facts and plans",
         "Apache-2.0 (part of agggen)",
         "agggen",
         dict.fromkeys(SPLITS, ""),
@@ -106,18 +108,18 @@ _CORPORA = (
         "webnlg",
         "WebNLG challenge 2017: DBpedia triples in 15 categories",
         "CC BY-NC-SA 4.0 (non-commercial)",
-        _GARDENT,
-        {"train": "train", "dev": "dev", "test": _TEST, "test-seen": _TEST, "test-unseen": _TEST},
-        _webnlg,
+        "Gardent, Shimorina, Narayan, Perez-Beltrachini (INLG 2017), The WebNLG Challenge",
+        {"train": "train", "dev": "dev", "test": _WEBNLG_TEST, "test-seen": _WEBNLG_TEST, "test-unseen": _WEBNLG_TEST},
+        _read_webnlg,
         "webnlg_2017",
     ),
     Corpus(
         "webnlg-1.6",
-        "WebNLG 1.6, enriched: human order and sentence split of each text as its plan",
+        "WebNLG 1.6, enriched: texts with plans, from the annotated triples of each sentence",
         "CC BY-NC-SA 4.0 (non-commercial)",
         "Castro Ferreira, Moussallem, Wubben, Krahmer (INLG 2018), Enriching the WebNLG corpus",
         {"train": "train", "dev": "dev"},
-        _webnlg,
+        _read_webnlg,
         "webnlg_enriched_1.6",
     ),
     Corpus(
@@ -125,17 +127,17 @@ _CORPORA = (
         "WebNLG 3.0 English (the 2020 challenge): DBpedia triples in 16 categories",
         "CC BY-NC-SA 4.0 (non-commercial)",
         "Castro Ferreira et al. (INLG 2020), The 2020 Bilingual, Bi-Directional WebNLG+ Shared Task",
-        {"train": "train", "dev": "dev"} | dict.fromkeys(_PARTS_3, _TEST_3),
-        _webnlg_3,
+        {"train": "train", "dev": "dev"} | dict.fromkeys(_WEBNLG_3_TEST_SPLITS, _WEBNLG_3_TEST),
+        _read_webnlg_3,
         "webnlg_3.0/en",
     ),
     Corpus(
         "webnlg-2.1-constrained",
-        "WebNLG 2.1, the split named constrained, although nearly all triples of its test set are in its training data",
+        "WebNLG 2.1, split 'constrained', although nearly all triples of the test set are in the training data",
         "CC BY-NC-SA 4.0 (non-commercial)",
         "Shimorina, Gardent (INLG 2018), Handling Rare Items in Data-to-Text Generation",
         {"train": "train", "dev": "dev", "test": "test"},
-        _webnlg,
+        _read_webnlg,
         "webnlg_2.1_constrained",
     ),
     Corpus(
@@ -188,7 +190,7 @@ def load(name: str, split: str) -> Items:
     if split not in corpus.files:
         raise CorpusError(f"{name} has no split {split!r}; it has {', '.join(corpus.splits)}")
     if corpus.folder is None:
-        return corpus.read(Path(), split)
+        return corpus.reader(Path(), split)
     path = data_home() / corpus.folder / corpus.files[split]
     if not path.exists():
         instruction = f"copy {corpus.copied_from} there" if corpus.copied_from else f"run `agggen corpora fetch {name}`"
@@ -196,4 +198,4 @@ def load(name: str, split: str) -> Items:
             f"{name} {split} is not available: {path} is missing; {instruction}, or set "
             "AGGGEN_DATA_HOME to the folder that contains it"
         )
-    return corpus.read(path, split)
+    return corpus.reader(path, split)

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
-from agggen.corpora.lines import Undecodable, read_lines
+from agggen.corpora.lines import DecodeErrors, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 
@@ -27,9 +27,9 @@ def read_rows(
     name: str,
     required: tuple[str, ...],
     delimiter: str = ",",
-    undecodable: Undecodable = "raise",
+    decode_errors: DecodeErrors = "raise",
     header: list[str] | None = None,
-    line: int = 1,
+    first_line: int = 1,
 ) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header. Empty lines are skipped.
 
@@ -38,34 +38,34 @@ def read_rows(
     Args:
         required: required columns, compared in lower case; if there are none, column names must be unique.
         header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
-        line: the line number of the stream's first line in its file.
+        first_line: the line number of the stream's first line in its file.
 
     Raises:
-        CorpusError: the stream is empty, is not UTF-8 (if `undecodable` is ``raise``), or has wrong columns.
+        CorpusError: the stream is empty, is not UTF-8 (if `decode_errors` is ``raise``), or has wrong columns.
     """
     pending: list[Reject] = []
-    first = last = 0
+    row_line = last_line = 0
 
     def lines() -> Iterator[str]:
-        nonlocal first, last
-        for item in read_lines(stream, name, undecodable=undecodable, first=line):
+        nonlocal row_line, last_line
+        for item in read_lines(stream, name, decode_errors=decode_errors, first_line=first_line):
             if isinstance(item, Reject):
                 pending.append(item)
                 continue
-            last = item[0]
-            first = first or last
+            last_line = item[0]
+            row_line = row_line or last_line
             yield item[1]
 
     reader = csv.reader(lines(), delimiter=delimiter, strict=True)
     header = [] if header is None else header
     while True:
-        first = 0
+        row_line = 0
         try:
             row = next(reader, None)
         except csv.Error as error:
             # An unclosed quote consumes lines up to the csv module's field limit (131,072 characters).
-            where = f" (lines {first} to {last})" if last > first else ""
-            pending.append(Reject(name, first, None, f"not valid CSV: {error}{where}"))
+            location = f" (lines {row_line} to {last_line})" if last_line > row_line else ""
+            pending.append(Reject(name, row_line, None, f"not valid CSV: {error}{location}"))
             row = []
         yield from pending
         pending.clear()
@@ -76,17 +76,17 @@ def read_rows(
         if not header:
             header[:] = [column.strip().lower() if required else column.strip() for column in row]
             if not required and (repeated := [column for column in header if column and header.count(column) > 1]):
-                raise CorpusError(f"{name}, line {first}: two columns are called {repeated[0]!r}; rename one")
+                raise CorpusError(f"{name}, line {row_line}: two columns are called {repeated[0]!r}; rename one")
             if missing := [column for column in required if column not in header]:
                 columns = f"it needs {', '.join(required)} and has {', '.join(header)}"
-                raise CorpusError(f"{name}, line {first}: no column {', '.join(missing)}; {columns}")
+                raise CorpusError(f"{name}, line {row_line}: no column {', '.join(missing)}; {columns}")
         elif len(row) != len(header):
-            names = [column.lower() for column in header]
-            cells = dict.fromkeys(names, "") | dict(zip(names, row, strict=False))
+            lower_header = [column.lower() for column in header]
+            cells = dict.fromkeys(lower_header, "") | dict(zip(lower_header, row, strict=False))
             identifier = identifier_of(cells) if cells.keys() >= set(TRIPLE_COLUMNS) else ""
-            yield Reject(name, first, identifier or None, f"{len(row)} fields where the header has {len(header)}")
+            yield Reject(name, row_line, identifier or None, f"{len(row)} fields where the header has {len(header)}")
         else:
-            yield first, dict(zip(header, row, strict=True))
+            yield row_line, dict(zip(header, row, strict=True))
     if not header:
         raise CorpusError(f"{name} has no header; its first line must name {', '.join(required)}")
 

@@ -80,5 +80,5 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
 
 def _predicate(attribute: str) -> str:
     """A slot's name in camel case: ``customer rating`` becomes ``customerRating``."""
-    first, *others = attribute.split()
-    return first + "".join(word[:1].upper() + word[1:] for word in others)
+    first_word, *later_words = attribute.split()
+    return first_word + "".join(word[:1].upper() + word[1:] for word in later_words)

@@ -30,6 +30,6 @@ SPLITS = ("train", "dev", "test")
 
 def elements_records(split: str) -> Iterator[Record]:
     """The records of one of `SPLITS`, with ids such as ``elements-train-Au-03``."""
-    packed = resources.files("agggen.corpora").joinpath("elements.jsonl.gz").read_bytes()
-    lines = gzip.decompress(packed).decode().splitlines()
+    compressed = resources.files("agggen.corpora").joinpath("elements.jsonl.gz").read_bytes()
+    lines = gzip.decompress(compressed).decode().splitlines()
     return (Record.of(json.loads(line)) for line in lines if line.startswith(f'{{"id": "elements-{split}-'))

@@ -12,22 +12,22 @@ from agggen.verification.check import Checker
 
 RARE_BELOW = 20
 """Predicates with fewer training texts are reported as rare."""
-CHECKED_TEXTS = 2_000
+MAX_CHECKED_TEXTS = 2_000
 """Maximum number of training texts that are checked, evenly spaced in the split."""
-_EXAMPLES = 3
+_MAX_EXAMPLES = 3
 
 
 @dataclass
 class PredicateUse:
     """Statistics of a predicate in the training records."""
 
-    texts: int = 0
+    n_texts: int = 0
     """Number of texts of records with the predicate."""
     values: set[str] = field(default_factory=set)
-    checked: int = 0
+    n_checked: int = 0
     """Number of values of the predicate that were checked."""
     missing: list[str] = field(default_factory=list)
-    """The checked values none of whose words is in the text, as ``'VALUE' (record ID)``."""
+    """The checked values without any word in the text, as ``'VALUE' (record ID)``."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Examination:
+    """The result of `examine`."""
+
     predicates: dict[str, PredicateUse]
     """The predicates of the training records, by descending number of texts."""
     findings: tuple[Finding, ...]
-    checked: int
+    n_checked_texts: int
     """Number of checked training texts."""
 
 
 def examine(data: Dataset) -> Examination:
-    """Examines the records of all splits, and up to `CHECKED_TEXTS` training texts with the strict check.
+    """Examines the records of all splits, and up to `MAX_CHECKED_TEXTS` training texts with the strict check.
 
     A value is missing if none of its words is in the text; a number or name is hallucinated if it is in no triple.
     """
@@ -62,49 +64,49 @@ def examine(data: Dataset) -> Examination:
         for triple in record.triples:
             uses[triple.predicate].values.add(triple.object)
         for predicate in {triple.predicate for triple in record.triples}:
-            uses[predicate].texts += len(record.references)
+            uses[predicate].n_texts += len(record.references)
         pairs += [(record, reference.text) for reference in record.references]
-    checked = pairs[:: -(-len(pairs) // CHECKED_TEXTS) or 1]
-    hallucinated: list[str] = []
+    sampled_pairs = pairs[:: -(-len(pairs) // MAX_CHECKED_TEXTS) or 1]
+    hallucinations: list[str] = []
     checker = Checker()
-    for record, text in checked:
+    for record, text in sampled_pairs:
         result = checker.check(record, text)
         for value in result.values:
             use = uses[value.triple.predicate]
-            use.checked += 1
+            use.n_checked += 1
             if value.kind == "missing":
                 use.missing.append(f"{value.triple.object!r} (record {record.id})")
-        hallucinated += [f"{words!r} (record {record.id})" for words in result.invented]
+        hallucinations += [f"{words!r} (record {record.id})" for words in result.invented]
     return Examination(
-        dict(sorted(uses.items(), key=lambda item: (-item[1].texts, item[0]))),
-        tuple(_findings(data, uses, hallucinated)),
-        len(checked),
+        dict(sorted(uses.items(), key=lambda item: (-item[1].n_texts, item[0]))),
+        tuple(_findings(data, uses, hallucinations)),
+        len(sampled_pairs),
     )
 
 
-def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequence[str]) -> Iterable[Finding]:
+def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinations: Sequence[str]) -> Iterable[Finding]:
     rejects = [str(reject) for split_rejects in data.rejects.values() for reject in split_rejects]
-    missing = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.missing]
-    by_texts = sorted(uses.items(), key=lambda item: item[1].texts)
-    rare = [f"{name} ({use.texts})" for name, use in by_texts if use.texts < RARE_BELOW]
+    missing_values = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.missing]
+    by_frequency = sorted(uses.items(), key=lambda item: item[1].n_texts)
+    rare = [f"{name} ({use.n_texts})" for name, use in by_frequency if use.n_texts < RARE_BELOW]
     records = [(split, record) for split, split_records in data.splits.items() for record in split_records]
-    new = sorted({triple.predicate for _, record in records for triple in record.triples} - uses.keys())
+    unseen = sorted({triple.predicate for _, record in records for triple in record.triples} - uses.keys())
     triples = [(split, record, record.triples) for split, record in records]
     texts = [(split, record, reference.text) for split, record in records for reference in record.references]
     examples_of = [
         ("rows that could not be read", rejects),
         ("records without a text", [record.id for _, record in records if not record.references]),
-        ("values without a word in a text", missing),
-        ("numbers and names in texts that the record lacks", hallucinated),
+        ("values without a word in a text", missing_values),
+        ("numbers and names in texts that the record lacks", hallucinations),
         (f"predicates with fewer than {RARE_BELOW} training texts", rare),
-        ("predicates that are not in training", new),
-        ("records with the same triples in several splits", _shared(triples)),
-        ("texts in several splits", _shared(texts)),
+        ("predicates that are not in training", unseen),
+        ("records with the same triples in several splits", _in_several_splits(triples)),
+        ("texts in several splits", _in_several_splits(texts)),
     ]
-    return [Finding(problem, len(items), tuple(items[:_EXAMPLES])) for problem, items in examples_of if items]
+    return [Finding(problem, len(items), tuple(items[:_MAX_EXAMPLES])) for problem, items in examples_of if items]
 
 
-def _shared(items: Iterable[tuple[str, Record, object]]) -> list[str]:
+def _in_several_splits(items: Iterable[tuple[str, Record, object]]) -> list[str]:
     """For each content that occurs in several splits: the names of these splits, each with the id of one record."""
     ids: dict[object, dict[str, str]] = defaultdict(dict)
     for split, record, content in items:

@@ -29,7 +29,7 @@ _TIMEOUT = 30
 """Seconds without data after which a request fails."""
 _RETRY_DELAYS = (1, 2, 4)
 """Seconds before the first, second and third retry of a request; the next failure is an error."""
-_ADVICE = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
+_OFFLINE_ADVICE = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class FetchReport:
     """The folder of the corpus, and the numbers of downloaded files and of files that were already present."""
 
     folder: Path
-    downloaded: int
-    present: int
+    n_downloaded: int
+    n_present: int
 
 
 def read_manifest(name: str) -> tuple[RemoteFile, ...]:
@@ -79,7 +79,7 @@ def fetch(name: str, progress: Progress | None = None) -> FetchReport:
 
 def fetch_files(manifest: Sequence[RemoteFile], folder: Path, progress: Progress | None = None) -> FetchReport:
     """Downloads the files of `manifest` below `folder`; see `fetch`."""
-    downloaded = 0
+    n_downloaded = 0
     for file in manifest:
         target = folder / file.path
         if target.is_file() and file.sha256 in (None, sha256_of(target)):
@@ -93,14 +93,14 @@ def fetch_files(manifest: Sequence[RemoteFile], folder: Path, progress: Progress
                 temporary.write_bytes(content)
         except OSError as error:
             raise CorpusError(f"cannot write {target}: {error.strerror or error}") from error
-        downloaded += 1
-    return FetchReport(folder, downloaded, len(manifest) - downloaded)
+        n_downloaded += 1
+    return FetchReport(folder, n_downloaded, len(manifest) - n_downloaded)
 
 
 def _download(file: RemoteFile, progress: Progress) -> bytes:
     """The content at the file's URL; if the content is longer than expected, only its beginning."""
     limit = math.inf if file.bytes is None else file.bytes
-    for pause in (*_RETRY_DELAYS, None):
+    for delay in (*_RETRY_DELAYS, None):
         content = b""
         try:
             with urlopen(Request(file.url, headers={"User-Agent": "agggen"}), timeout=_TIMEOUT) as response:
@@ -113,10 +113,10 @@ def _download(file: RemoteFile, progress: Progress) -> bytes:
         except HTTPError as error:
             reason = f"the server responded {error.code} {error.reason}"
             if error.code < 500 and error.code != 429:
-                pause = None
+                delay = None
         except (OSError, HTTPException) as error:
             reason = str(getattr(error, "reason", None) or error)
-        if pause is None:
+        if delay is None:
             break
-        time.sleep(pause)
-    raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {_ADVICE}")
+        time.sleep(delay)
+    raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {_OFFLINE_ADVICE}")

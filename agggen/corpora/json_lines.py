@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from agggen.corpora.lines import Source, Undecodable, open_source, read_lines
+from agggen.corpora.lines import DecodeErrors, Source, open_source, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import record_of_row
 from agggen.records import Record
@@ -26,7 +26,7 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
     """
-    seen: dict[str, int] = {}
+    line_of_id: dict[str, int] = {}
     with open_source(source, name) as (stream, label):
         for item in read_values(stream, label):
             if isinstance(item, Reject):
@@ -38,25 +38,25 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
             except ValueError as error:  # a RecordError or PlanError
                 yield Reject(label, line, None, str(error))
                 continue
-            if record.id in seen:
-                yield Reject(label, line, record.id, f"line {seen[record.id]} has the same id")
+            if record.id in line_of_id:
+                yield Reject(label, line, record.id, f"line {line_of_id[record.id]} has the same id")
             else:
-                seen[record.id] = line
+                line_of_id[record.id] = line
                 yield record
 
 
 def read_values(
-    stream: BinaryIO, name: str, undecodable: Undecodable = "raise", first: int = 1
+    stream: BinaryIO, name: str, decode_errors: DecodeErrors = "raise", first_line: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
     """The number and JSON value of each non-blank line, with one line in memory at a time.
 
     Args:
-        first: the line number of the stream's first line in its file.
+        first_line: the line number of the stream's first line in its file.
 
     Raises:
-        CorpusError: the stream is empty, or not UTF-8 (if `undecodable` is ``raise``).
+        CorpusError: the stream is empty, or not UTF-8 (if `decode_errors` is ``raise``).
     """
-    for item in read_lines(stream, name, undecodable=undecodable, first=first):
+    for item in read_lines(stream, name, decode_errors=decode_errors, first_line=first_line):
         if isinstance(item, Reject):
             yield item
             continue

@@ -13,7 +13,7 @@ from agggen.errors import CorpusError
 MAX_LINE_BYTES = 10_000_000
 """Longer lines are rejected without being loaded into memory."""
 
-Undecodable = Literal["raise", "reject", "keep"]
+DecodeErrors = Literal["raise", "reject", "keep"]
 """What happens to a line that is not UTF-8; ``keep`` decodes invalid bytes as surrogates (``surrogateescape``)."""
 Source = Path | str | BinaryIO
 """A path, or an open binary stream (standard input)."""
@@ -38,17 +38,17 @@ def open_source(source: Source, name: str | None = None) -> Iterator[tuple[Binar
 
 
 def read_lines(
-    stream: BinaryIO, name: str, undecodable: Undecodable = "raise", first: int = 1
+    stream: BinaryIO, name: str, decode_errors: DecodeErrors = "raise", first_line: int = 1
 ) -> Iterator[tuple[int, str] | Reject]:
     """Yields (line number, text with its line end), or a Reject for a line with NUL bytes or over `MAX_LINE_BYTES`.
 
     Args:
-        first: the line number of the stream's first line in its file.
+        first_line: the line number of the stream's first line in its file.
 
     Raises:
-        CorpusError: the stream is empty, or a line is not UTF-8 and `undecodable` is ``raise``; names the line.
+        CorpusError: the stream is empty, or a line is not UTF-8 and `decode_errors` is ``raise``; names the line.
     """
-    number = first - 1
+    number = first_line - 1
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
@@ -62,13 +62,13 @@ def read_lines(
             yield Reject(name, number, None, f"the line contains a NUL byte at position {line.index(0) + 1}")
             continue
         try:
-            text = line.decode("utf-8", "surrogateescape" if undecodable == "keep" else "strict")
+            text = line.decode("utf-8", "surrogateescape" if decode_errors == "keep" else "strict")
         except UnicodeDecodeError as error:
             problem = f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1})"
-            if undecodable == "raise":
+            if decode_errors == "raise":
                 raise CorpusError(f"{name}, line {number}: {problem}; save the file as UTF-8") from error
             yield Reject(name, number, None, problem)
             continue
         yield number, text
-    if number < first:
+    if number < first_line:
         raise CorpusError(f"{name} is empty")

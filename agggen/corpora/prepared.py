@@ -37,22 +37,23 @@ from agggen.records import Record
 
 FORMAT = "1"
 MANIFEST = "manifest.json"
-_KEY = "agggen."  # prefix of the keys of the file's metadata
-_ROWS = 1024  # records per block while reading and writing
+_KEY_PREFIX = "agggen."  # prefix of the keys of the file's metadata
+_METADATA = ("format", "corpus", "split", "fingerprint")
+_BLOCK_ROWS = 1024  # records per block while reading and writing
 
 
 def schema() -> pa.Schema:
     """The Parquet schema of a prepared split (see the module's docstring)."""
 
-    def required(name: str, kind: pa.DataType | None = None) -> pa.Field:
-        return pa.field(name, kind or pa.string(), nullable=False)
+    def required(name: str, data_type: pa.DataType | None = None) -> pa.Field:
+        return pa.field(name, data_type or pa.string(), nullable=False)
 
     triple = pa.struct([required("subject"), required("predicate"), required("object")])
     fact = pa.struct([required("text"), pa.field("predicates", pa.list_(pa.string()))])
     facts, plan = pa.field("facts", pa.list_(fact)), pa.field("plan", pa.string())
     reference = pa.struct([required("text"), facts, plan])
-    texts = [required("id"), required("corpus"), required("split"), pa.field("category", pa.string())]
-    return pa.schema([*texts, required("triples", pa.list_(triple)), required("references", pa.list_(reference))])
+    columns = [required("id"), required("corpus"), required("split"), pa.field("category", pa.string())]
+    return pa.schema([*columns, required("triples", pa.list_(triple)), required("references", pa.list_(reference))])
 
 
 def write_records(path: Path | str, records: Iterable[Record], corpus: str, split: str) -> int:
@@ -69,12 +70,12 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
             digest.update(_canonical_line(record))
             block.append(_row(record, corpus, split))
             count += 1
-            if len(block) == _ROWS:
+            if len(block) == _BLOCK_ROWS:
                 writer.write_table(pa.Table.from_pylist(block, schema()))
                 block = []
         writer.write_table(pa.Table.from_pylist(block, schema()))
-        described = {"format": FORMAT, "corpus": corpus, "split": split, "fingerprint": digest.hexdigest()}
-        writer.add_key_value_metadata({_KEY + name: value for name, value in described.items()})
+        metadata = {"format": FORMAT, "corpus": corpus, "split": split, "fingerprint": digest.hexdigest()}
+        writer.add_key_value_metadata({_KEY_PREFIX + name: value for name, value in metadata.items()})
     return count
 
 
@@ -90,20 +91,20 @@ def read_records(path: Path | str) -> list[Record]:
     path = Path(path)
     if path.is_dir():
         return [record for part in _complete_parts(path) for record in read_records(part)]
-    expected = describe(path)["fingerprint"]
+    expected_fingerprint = describe(path)["fingerprint"]
     digest = hashlib.sha256()
     records: list[Record] = []
     try:
         with pq.ParquetFile(path) as file:
             if not file.schema_arrow.equals(schema()):
                 raise CorpusError(f"{path} does not have the columns of a prepared corpus; prepare the corpus again")
-            for batch in file.iter_batches(batch_size=_ROWS):
+            for batch in file.iter_batches(batch_size=_BLOCK_ROWS):
                 for row in batch.to_pylist():
                     records.append(Record.of({name: row[name] for name in ("id", "triples", "references", "category")}))
                     digest.update(_canonical_line(records[-1]))
     except (pa.ArrowException, OSError, RecordError) as error:
         raise CorpusError(f"{path} is damaged ({error}); prepare the corpus again") from error
-    if digest.hexdigest() != expected:
+    if digest.hexdigest() != expected_fingerprint:
         raise CorpusError(f"{path} was modified after preparation (fingerprint mismatch); prepare the corpus again")
     return records
 
@@ -137,7 +138,7 @@ def _complete_parts(split: Path) -> list[Path]:
 def is_prepared(path: Path | str) -> bool:
     """Whether the file is a prepared split; also True if it cannot be read, so that `read_records` raises the error."""
     try:
-        return f"{_KEY}format".encode() in (pq.read_metadata(path).metadata or {})
+        return f"{_KEY_PREFIX}format".encode() in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError, TypeError):
         return True
 
@@ -149,18 +150,18 @@ def describe(path: Path | str) -> dict[str, str]:
         CorpusError: the file is missing, not a prepared split, or of another format version.
     """
     try:
-        metadata = pq.read_metadata(path).metadata or {}
+        raw_metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError as error:
         raise CorpusError(f"{path} does not exist; make it with: agggen prepare NAME --out DIR") from error
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # extension types raise the last two
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     try:
-        described = {n: metadata[f"{_KEY}{n}".encode()].decode() for n in ("format", "corpus", "split", "fingerprint")}
+        metadata = {name: raw_metadata[f"{_KEY_PREFIX}{name}".encode()].decode() for name in _METADATA}
     except KeyError as error:
         raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen prepare") from error
-    if described["format"] != FORMAT:
-        raise CorpusError(f"{path} has format {described['format']}, not {FORMAT}; prepare the corpus again")
-    return described
+    if metadata["format"] != FORMAT:
+        raise CorpusError(f"{path} has format {metadata['format']}, not {FORMAT}; prepare the corpus again")
+    return metadata
 
 
 def _canonical_line(record: Record) -> bytes:

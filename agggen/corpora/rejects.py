@@ -65,11 +65,11 @@ def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:
     return count
 
 
-def check_reject_share(records: int, rejects: list[Reject], limit: float, source: str, noun: str = "records") -> None:
-    """Raises CorpusError if more than the fraction `limit` of all items is rejected; `records` counts valid items."""
-    total = records + len(rejects)
-    if rejects and (share := len(rejects) / total) > limit:
+def check_reject_share(n_records: int, rejects: list[Reject], limit: float, source: str, noun: str = "records") -> None:
+    """Raises CorpusError if more than the fraction `limit` of all items is rejected; `n_records`: the valid items."""
+    n_items = n_records + len(rejects)
+    if rejects and (share := len(rejects) / n_items) > limit:
         raise CorpusError(
-            f"{source}: {len(rejects)} of {total} {noun} were rejected ({share:.1%}, at most {limit:.1%} allowed); "
+            f"{source}: {len(rejects)} of {n_items} {noun} were rejected ({share:.1%}, at most {limit:.1%} allowed); "
             f"the first: {rejects[0]}"
         )

@@ -38,16 +38,16 @@ def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
     references: dict[Triple, list[Reference]] = {}
     for number, item in enumerate(items, start=1):
         try:
-            if not isinstance(item, dict) or not (parts := _INPUT.fullmatch(str(item.get("in")))):
+            if not isinstance(item, dict) or not (match := _INPUT.fullmatch(str(item.get("in")))):
                 raise RecordError(f'item {number} has no "in" of the form <head> ... <rel> ... <tail> ...')
-            references.setdefault(Triple(*parts.groups()), []).append(Reference(str(item.get("out") or "").strip()))
+            references.setdefault(Triple(*match.groups()), []).append(Reference(str(item.get("out") or "").strip()))
         except AggGenError as error:
             yield Reject(str(path), number, None, str(error))
     for number, (triple, texts) in enumerate(references.items(), start=1):
         yield Record(f"rel2text-{split}-{number:04d}", (triple,), tuple(texts))
 
 
-def read_corrupted(path: Path | str, excluded: Set[str]) -> list[tuple[Triple, str]]:
+def read_corrupted(path: Path | str, excluded_relations: Set[str]) -> list[tuple[Triple, str]]:
     """The texts that the raw annotation marks as ``corrupted``, since they state their triple incorrectly.
 
     Args:
@@ -62,7 +62,7 @@ def read_corrupted(path: Path | str, excluded: Set[str]) -> list[tuple[Triple, s
             return [
                 (Triple(row["head"], row["relation"], row["tail"]), row["response"])
                 for row in csv.DictReader(file, delimiter="\t")
-                if row["state"] == "corrupted" and row["relation"] not in excluded
+                if row["state"] == "corrupted" and row["relation"] not in excluded_relations
             ]
     except OSError as error:
         raise CorpusError(

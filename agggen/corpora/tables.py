@@ -28,10 +28,10 @@ from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
 
 _TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
-_UNDECODED = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Lone surrogates: bytes that are not UTF-8 (``surrogateescape``), or escapes in JSON."""
 REJECTED_ROW = "another row of this record was rejected"
-"""The reason of a reject for a record in the long form, in addition to the reject of the record's invalid row."""
+"""The reason for rejecting a record in the long form that has an invalid row; the row has its own reject."""
 _SPLIT_SYNONYMS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
@@ -55,23 +55,23 @@ class Columns:
 
     def __post_init__(self) -> None:
         for role in ("text", "ignore"):
-            if isinstance(named := getattr(self, role), str):
-                object.__setattr__(self, role, (named,))
+            if isinstance(column := getattr(self, role), str):
+                object.__setattr__(self, role, (column,))
 
     @property
-    def named(self) -> set[str]:
-        """The columns that the user named, all of which must exist."""
-        chosen = (self.id, self.subject, self.split, self.category, *self.text, *self.rename, *self.ignore)
-        return {name for name in chosen if name is not None}
+    def names(self) -> set[str]:
+        """The names of the columns that the user chose, all of which must exist."""
+        names = (self.id, self.subject, self.split, self.category, *self.text, *self.rename, *self.ignore)
+        return {name for name in names if name is not None}
 
     def find(self, row: Mapping[str, Any], role: str, *default_names: str) -> str | None:
         """The key of the row's id, subject, split or category (`role`); None if it has none.
 
         Args:
-            default_names: the lower-case default names of the column, used if the user named none. [default: `role`]
+            default_names: the lower-case names of the column if the user chose no column. [default: `role`]
         """
-        if (named := getattr(self, role)) is not None:
-            return named if named in row else None
+        if (column := getattr(self, role)) is not None:
+            return column if column in row else None
         return next((key for name in default_names or (role,) for key in row if key.lower() == name), None)
 
     def texts(self, row: Mapping[str, Any]) -> list[str]:
@@ -96,11 +96,11 @@ class _Draft:
     triples: list[Triple] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     category: str | None = None
-    complete: bool = True
+    has_all_triples: bool = True
     """Whether one row has all triples of the record (False in the long form)."""
 
     @property
-    def by_predicate(self) -> frozenset[tuple[str, Triple]]:
+    def numbered_triples(self) -> frozenset[tuple[str, Triple]]:
         """The triples with their unique predicates. The order of different predicates does not matter."""
         predicates = unique_predicates(triple.predicate for triple in self.triples)
         return frozenset(zip(predicates, self.triples, strict=True))
@@ -137,10 +137,10 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
                 raise CorpusError(
                     f"{label}: no column {missing}; it needs {', '.join(TRIPLE_COLUMNS)} and has {', '.join(row)}"
                 )
-            identifier = _cell(row, columns.find(row, "id") or (triple_keys["subject"] if is_long else None)) or ""
-            if cell := _cell(row, columns.find(row, "split")):
+            identifier = _cell_text(row, columns.find(row, "id") or (triple_keys["subject"] if is_long else None)) or ""
+            if cell := _cell_text(row, columns.find(row, "split")):
                 split = split_name(cell)
-            if is_long and (predicate := _cell(row, triple_keys["predicate"]) or "") in columns.rename:
+            if is_long and (predicate := _cell_text(row, triple_keys["predicate"]) or "") in columns.rename:
                 seen_columns.add(predicate)
             key, row_draft = _draft_of_row(row, line, identifier, columns)
         except (RecordError, PlanError) as error:
@@ -150,19 +150,19 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
         draft = drafts.setdefault((split, key), row_draft)
         if draft is row_draft:
             continue
-        if row_draft.complete and draft.by_predicate != row_draft.by_predicate:
+        if row_draft.has_all_triples and draft.numbered_triples != row_draft.numbered_triples:
             reason = f"row {draft.line} has the same id but other values"
             rejects.append(Reject(label, line, row_draft.identifier, reason))
             continue
         draft.triples = list(dict.fromkeys(draft.triples + row_draft.triples))
         draft.references = list(dict.fromkeys(draft.references + row_draft.references))
         draft.category = draft.category or row_draft.category
-    if absent := sorted(columns.named - seen_columns):
-        raise CorpusError(f"{label} has no column {absent[0]!r}; it has {', '.join(sorted(seen_columns)) or 'none'}")
+    if unknown := sorted(columns.names - seen_columns):
+        raise CorpusError(f"{label} has no column {unknown[0]!r}; it has {', '.join(sorted(seen_columns)) or 'none'}")
     records: dict[str | None, list[Record]] = {}
     for (split, *_), draft in drafts.items():
         try:
-            if not draft.complete and draft.identifier in rejected_ids:
+            if not draft.has_all_triples and draft.identifier in rejected_ids:
                 raise RecordError(REJECTED_ROW)
             record = Record(draft.identifier, tuple(draft.triples), tuple(draft.references), draft.category)
             records.setdefault(split, []).append(record)
@@ -176,7 +176,7 @@ def _triple_columns(row: Mapping[str, Any]) -> dict[str, str]:
     return {key.lower(): key for key in row if key.lower() in TRIPLE_COLUMNS}
 
 
-def _cell(row: Mapping[str, Any], key: str | None) -> str | None:
+def _cell_text(row: Mapping[str, Any], key: str | None) -> str | None:
     return text_of(row[key]) if key else None
 
 
@@ -184,7 +184,7 @@ def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
     """The id of the row's record in `record_of_row`; raises RecordError if the id is neither text nor a number."""
     if "triples" in row:
         return str(row.get("id", default_id)).strip()
-    return _cell(row, Columns().find(row, "id")) or default_id
+    return _cell_text(row, Columns().find(row, "id")) or default_id
 
 
 def record_of_row(row: Any, default_id: str) -> Record:
@@ -195,8 +195,8 @@ def record_of_row(row: Any, default_id: str) -> Record:
     """
     if not isinstance(row, Mapping) or "triples" in row or row.keys() <= {"id", "references", "category"}:
         return Record.of(row, default_id)
-    if similar := get_close_matches("triples", list(row), 1, 0.8):
-        raise RecordError(f"unknown key {similar[0]!r}; did you mean 'triples'?")
+    if similar_keys := get_close_matches("triples", list(row), 1, 0.8):
+        raise RecordError(f"unknown key {similar_keys[0]!r}; did you mean 'triples'?")
     if len(triple_keys := _triple_columns(row)) > 1:
         raise RecordError(
             f"a row with {', '.join(triple_keys.values())} is one triple, not a record; a record here has "
@@ -208,74 +208,75 @@ def record_of_row(row: Any, default_id: str) -> Record:
 
 
 def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: Columns) -> tuple[Any, _Draft]:
-    """A key that is equal in all rows of the record, and a draft of the record from this row."""
+    """(key that is equal in all rows of the record, draft of the record from this row)."""
     if "triples" in row:
         if "corrected" in row:
-            row = _corrected(row)
+            row = _record_form_of_review(row)
         try:
-            plain = {key: _plain(value) for key, value in row.items() if key != "split"}
+            record_data = {key: _plain_value(value) for key, value in row.items() if key != "split"}
         except RecursionError as error:
             raise RecordError("the row is nested too deeply") from error
-        record = Record.of(plain, identifier or str(line))
+        record = Record.of(record_data, identifier or str(line))
         return record.id, _Draft(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
-    category_key = columns.find(row, "category")
-    draft = _Draft(identifier, line, category=_cell(row, category_key))
+    draft = _Draft(identifier, line, category=_cell_text(row, columns.find(row, "category")))
     draft.references = [Reference(text) for key in texts for text in _text_list(row[key])]
     if len(triple_keys := _triple_columns(row)) == 3:
-        subject, predicate, value = (_cell(row, triple_keys[name]) or "" for name in TRIPLE_COLUMNS)
+        subject, predicate, value = (_cell_text(row, triple_keys[name]) or "" for name in TRIPLE_COLUMNS)
         if not identifier:
             raise RecordError("the id is empty")
-        draft.triples, draft.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
+        draft.triples, draft.has_all_triples = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
         return identifier, draft
     name_key = columns.find(row, "subject", "name", "title")
-    subject = _cell(row, name_key) or NO_SUBJECT
-    used = {columns.find(row, "id"), columns.find(row, "split"), category_key, name_key, *texts, *columns.ignore, ""}
+    subject = _cell_text(row, name_key) or NO_SUBJECT
+    other_columns = {columns.find(row, role) for role in ("id", "split", "category")}
+    other_columns |= {name_key, *texts, *columns.ignore, ""}
     for key, value in row.items():
-        if key not in used:
+        if key not in other_columns:
+            predicate = columns.rename.get(key, key)
             try:
-                draft.triples += [Triple(subject, *pair) for pair in _flattened(columns.rename.get(key, key), value)]
+                draft.triples += [Triple(subject, *pair) for pair in _flattened_values(predicate, value)]
             except RecursionError as error:
                 raise RecordError(f"{key!r:.80} is nested too deeply") from error
     draft.triples = list(dict.fromkeys(draft.triples))
     if not draft.triples:
         raise RecordError(f"the row has no value besides {name_key!r}" if subject else "the row has no value")
     draft.identifier = identifier or str(line)
-    return identifier or draft.by_predicate, draft
+    return identifier or draft.numbered_triples, draft
 
 
-def _corrected(row: Mapping[str, Any]) -> dict[str, Any]:
+def _record_form_of_review(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a review table (`agggen.report.review`) in the record form."""
     try:
         triples = json.loads(row["triples"])
     except (TypeError, ValueError, RecursionError) as error:
         raise RecordError(f"'triples' must be a JSON list of [subject, predicate, object]: {error}") from error
     corrected = text_of(row["corrected"])
-    own_id = {"id": row["id"]} if row.get("id") else {}
-    return own_id | {"triples": triples, "references": [corrected] if corrected else []}
+    record = {"triples": triples, "references": [corrected] if corrected else []}
+    return record | ({"id": row["id"]} if row.get("id") else {})
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """A cell of the record form, with arrays as lists and NaN as None; raises RecordError for lone surrogates."""
     if _is_list(value):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _plain_value(item) for key, item in value.items()}
     if isinstance(value, str):
         _check_decoded(value)
     return None if _is_missing(value) else value
 
 
-def _flattened(key: str, value: Any) -> Iterator[tuple[str, str]]:
+def _flattened_values(key: str, value: Any) -> Iterator[tuple[str, str]]:
     """The predicate and object of each value in `value`, which may be nested."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _flattened(f"{key}_{name}", inner)
+            yield from _flattened_values(f"{key}_{name}", inner)
     elif _is_list(value):
         for inner in value:
             if _is_list(inner):
                 raise RecordError(f"{key!r} has a list in a list, which is not a value; triples belong under 'triples'")
-            yield from _flattened(key, inner)
+            yield from _flattened_values(key, inner)
     elif text := text_of(value):
         yield "_".join((text_of(key) or "").split()), text
 
@@ -322,7 +323,8 @@ def _is_missing(value: Any) -> bool:
 
 
 def _check_decoded(text: str) -> None:
-    if undecoded := _UNDECODED.search(text):
-        code = ord(undecoded.group())
+    """Raises RecordError if the text has lone surrogates."""
+    if match := _LONE_SURROGATE.search(text):
+        code = ord(match.group())
         problem = f"not UTF-8: byte 0x{code & 0xFF:02x}" if 0xDC80 <= code <= 0xDCFF else "half of a surrogate pair"
         raise RecordError(f"{problem} in {text!r:.60}")

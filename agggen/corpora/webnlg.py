@@ -41,23 +41,23 @@ def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
     files = sorted(path.rglob("*.xml"), key=lambda file: (file.parent.name, file.name)) if path.is_dir() else [path]
     if not files:
         raise CorpusError(f"the folder {path} contains no .xml file of WebNLG")
-    entries: Counter[str] = Counter()
+    id_counts: Counter[str] = Counter()
     for file in files:
-        root, lines = _parse(file)
+        root, lines = _parse_with_lines(file)
         if root.tag != "benchmark":
             raise CorpusError(f"{file}: the root element is <{root.tag}>, not <benchmark> as in WebNLG")
         for entry in root.iter("entry"):
-            yield from _entry(entry, lines[entry], str(file), split, entries)
+            yield from _read_entry(entry, lines[entry], str(file), split, id_counts)
 
 
-def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
+def _parse_with_lines(file: Path) -> tuple[Element, dict[Element, int]]:
     """The root element, and the line number of each entry, which ElementTree does not provide."""
     builder = TreeBuilder()
     lines: dict[Element, int] = {}
     parser = expat.ParserCreate(encoding="UTF-8")
     parser.buffer_text = True
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
+    def start_element(tag: str, attributes: dict[str, str]) -> None:
         element = builder.start(tag, attributes)
         if tag == "entry":
             lines[element] = parser.CurrentLineNumber
@@ -66,7 +66,7 @@ def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
         # Entities of a document type may expand to gigabytes or refer to local files; WebNLG has none.
         raise CorpusError(f"{file}, line {parser.CurrentLineNumber}: DOCTYPE is not allowed; remove the declaration")
 
-    parser.StartElementHandler = start
+    parser.StartElementHandler = start_element
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.data
     parser.StartDoctypeDeclHandler = reject_doctype
@@ -80,35 +80,35 @@ def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
     return builder.close(), lines
 
 
-def _entry(entry: Element, line: int, file: str, split: str, entries: Counter[str]) -> Iterator[Record | Reject]:
+def _read_entry(entry: Element, line: int, file: str, split: str, id_counts: Counter[str]) -> Iterator[Record | Reject]:
     category = entry.get("category")
     identifier = f"webnlg-{split}-{entry.get('size')}-{category}-{entry.get('eid')}"
-    entries[identifier] += 1
-    if (number := entries[identifier]) > 1:
+    id_counts[identifier] += 1
+    if (number := id_counts[identifier]) > 1:
         identifier += f"-{number}"
-    texts = [element.text or "" for element in entry.iterfind("modifiedtripleset/mtriple")]
+    triple_texts = [element.text or "" for element in entry.iterfind("modifiedtripleset/mtriple")]
     try:
-        triples = tuple(Triple.of(text.split(" | ")) for text in texts)
+        triples = tuple(Triple.of(text.split(" | ")) for text in triple_texts)
         references: list[Reference] = []
         for lex in entry.iterfind("lex"):
-            enriched = lex.find("text")
-            text = ((lex.text if enriched is None else enriched.text) or "").strip()
+            enriched_text = lex.find("text")
+            text = ((lex.text if enriched_text is None else enriched_text.text) or "").strip()
             if not text:
                 yield Reject(file, line, f"{identifier}-{lex.get('lid')}", "the text is empty")
                 continue
-            plan = None if enriched is None else _plan(lex, texts, triples)
+            plan = None if enriched_text is None else _plan_of(lex, triple_texts, triples)
             references.append(Reference(text, plan=plan))
         yield Record(identifier, triples, tuple(references), category)
     except AggGenError as error:
         yield Reject(file, line, identifier, str(error))
 
 
-def _plan(lex: Element, texts: list[str], triples: tuple[Triple, ...]) -> Plan | None:
+def _plan_of(lex: Element, triple_texts: list[str], triples: tuple[Triple, ...]) -> Plan | None:
     """The sentences of ``sortedtripleset`` as groups; None if they do not contain each triple exactly once."""
     # Triples are compared as a whole, since predicates may repeat, and with normalised whitespace.
     predicates_of: dict[str, list[str]] = defaultdict(list)
     predicates = Record("plan", triples).predicates
-    for text, predicate in zip(texts, predicates, strict=True):
+    for text, predicate in zip(triple_texts, predicates, strict=True):
         predicates_of[" ".join(text.split())].append(predicate)
     groups: list[tuple[str, ...]] = []
     for sentence in lex.iterfind("sortedtripleset/sentence"):

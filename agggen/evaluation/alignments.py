@@ -1,7 +1,7 @@
 """Alignments of triples to facts against human alignments (paper, section "Study of Alignment").
 
-In the published table, "recall" is the fraction of triples that are aligned, right or wrong, and "precision" is the
-fraction of right alignments among these. The usual recall is reported as ``accuracy``.
+In the published table, "recall" is the fraction of triples that are aligned, correctly or not, and "precision" is the
+fraction of these whose alignment is correct. The usual recall is reported as ``accuracy``.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Position
         AggGenError: no triple has a gold fact.
     """
     counts = []
-    for predicted_facts, gold_facts in zip(predicted, gold, strict=True):
-        facts = [(predicted_facts.get(predicate), fact) for predicate, fact in gold_facts.items() if fact is not None]
-        if facts:
-            aligned = sum(predicted_fact is not None for predicted_fact, _ in facts)
-            counts.append((sum(predicted_fact == fact for predicted_fact, fact in facts), aligned, len(facts)))
+    for facts, gold_facts in zip(predicted, gold, strict=True):
+        pairs = [(facts.get(predicate), fact) for predicate, fact in gold_facts.items() if fact is not None]
+        if pairs:
+            n_correct = sum(fact == gold_fact for fact, gold_fact in pairs)
+            n_aligned = sum(fact is not None for fact, _ in pairs)
+            counts.append((n_correct, n_aligned, len(pairs)))
     if not counts:
         raise AggGenError("the gold alignments are empty; at least one triple must have a fact")
-    rows = np.array(counts, dtype=float)  # (texts, 3): right, aligned, all
-    remark = f"percent|triples:{int(rows[:, 2].sum())}"
+    rows = np.array(counts, dtype=float)  # (texts, 3): correctly aligned, aligned, all triples
+    counts_remark = f"percent|triples:{int(rows[:, 2].sum())}"
     return {
-        name: SegmentStatistics(rows, formula, f"alignment|{definition}|{remark}")
+        name: SegmentStatistics(rows, formula, f"alignment|{definition}|{counts_remark}")
         for name, (formula, definition) in _MEASURES.items()
     }
 

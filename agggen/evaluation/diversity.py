@@ -45,7 +45,7 @@ def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     counts = []
     for texts in n_best:
         pairs = [(text, [*texts[:i], *texts[i + 1 :]]) for i, text in enumerate(texts)] if len(texts) > 1 else []
-        scores = [metric.sentence_score(text, others).score for text, others in pairs]
+        scores = [metric.sentence_score(text, other_texts).score for text, other_texts in pairs]
         counts.append((sum(scores), len(scores)))
     total = sum(count for _, count in counts)
     signature = str(metric.get_signature()) if total else "BLEU"

@@ -52,19 +52,19 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
 
 
 def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
-    known = set(ids)
+    known_ids = set(ids)
     texts: dict[str, tuple[int, str]] = {}
     for line, data in json_objects(source):
         value, text = data.get("id"), data.get("text")
         if isinstance(value, bool) or not isinstance(value, str | int) or not isinstance(text, str):
             raise CorpusError(f"{source}, line {line}: needs an 'id' (string or integer) and a 'text' (string)")
         record_id = str(value).strip()
-        if record_id not in known:
+        if record_id not in known_ids:
             raise CorpusError(f"{source}, line {line}, id {record_id!r}: {records_name} has no such record")
         if record_id in texts:
             raise CorpusError(f"{source}, line {line}, id {record_id!r}: line {texts[record_id][0]} has the same id")
         texts[record_id] = line, text
     if missing := [record_id for record_id in ids if record_id not in texts]:
-        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-        raise CorpusError(f"{source} has no text for record {missing[0]!r}{others} of {records_name}")
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise CorpusError(f"{source} has no text for record {missing[0]!r}{more} of {records_name}")
     return [texts[record_id][1] for record_id in ids]

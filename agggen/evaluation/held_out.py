@@ -21,7 +21,7 @@ class ModelOutput:
     records: list[Record]
     n_best: list[list[Generation]]
     """The texts of each record, best first."""
-    planned: list[Plan]
+    most_likely_plans: list[Plan]
     """The most likely plan of each record; its text may have another plan."""
 
     @property
@@ -40,7 +40,7 @@ def generate_outputs(
     records: Iterable[Record],
     config: InferenceConfig | None = None,
     n_best: int = 1,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda n_finished: None,
 ) -> ModelOutput:
     """Generates plans and texts for the records with references; calls `progress` with the number of finished records.
 
@@ -48,14 +48,14 @@ def generate_outputs(
         CorpusError: no record has a reference text.
         RecordError: a record has too many triples.
     """
-    with_references = [record for record in records if record.references]
-    if not with_references:
+    scored_records = [record for record in records if record.references]
+    if not scored_records:
         raise CorpusError("no record has a reference text; evaluation needs at least one")
-    result = ModelOutput(with_references, [], [])
-    for start in range(0, len(with_references), _BATCH_SIZE):
-        batch = with_references[start : start + _BATCH_SIZE]
+    result = ModelOutput(scored_records, [], [])
+    for start in range(0, len(scored_records), _BATCH_SIZE):
+        batch = scored_records[start : start + _BATCH_SIZE]
         result.n_best.extend(generator.generate(batch, n_best=n_best, config=config))
-        result.planned.extend(plans[0].plan for plans in generator.planner.plan(batch, 1, config))
+        result.most_likely_plans.extend(plans[0].plan for plans in generator.planner.plan(batch, 1, config))
         progress(len(result.n_best))
     return result
 
@@ -63,21 +63,25 @@ def generate_outputs(
 def alignments(
     generator: Generator, records: Sequence[Record]
 ) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
-    """(predicted, gold) alignments of annotated references by aligner, ``viterbi`` and ``rule_based``; else empty."""
-    annotated = [
+    """By aligner (``viterbi``, ``rule_based``): (predicted, gold) alignments of the references with gold facts.
+
+    Returns:
+        One alignment per reference; {} if no reference has gold facts.
+    """
+    annotated_references = [
         (record, reference.facts)
         for record in records
         for reference in record.references
         if reference.facts and all(fact.predicates is not None for fact in reference.facts)
     ]
-    if not annotated:
+    if not annotated_references:
         return {}
-    annotated_records = [record for record, _ in annotated]
-    texts = [[fact.text for fact in facts] for _, facts in annotated]
-    gold = [positions(fact.predicates or () for fact in facts) for _, facts in annotated]
+    annotated_records = [record for record, _ in annotated_references]
+    texts = [[fact.text for fact in facts] for _, facts in annotated_references]
+    gold = [positions(fact.predicates or () for fact in facts) for _, facts in annotated_references]
     viterbi = [positions(plan.states) for plan in generator.align(annotated_records, texts)]
-    rules = [
+    rule_based = [
         dict(zip(record.predicates, align(record, facts).fact_of, strict=True))
         for record, facts in zip(annotated_records, texts, strict=True)
     ]
-    return {"viterbi": (viterbi, gold), "rule_based": (rules, gold)}
+    return {"viterbi": (viterbi, gold), "rule_based": (rule_based, gold)}

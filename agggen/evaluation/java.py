@@ -39,22 +39,22 @@ def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[s
         AggGenError: there is no `java` or no jar, or the process failed or printed a different number of lines.
     """
     version = package_version()
-    path = Path(str(metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/{jar}")))
-    if not path.is_file():
+    jar_path = Path(str(metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/{jar}")))
+    if not jar_path.is_file():
         raise AggGenError(
-            f"{tool} needs {path}, which {PACKAGE} {version} lacks: pip install --force-reinstall {PACKAGE}==1.2"
+            f"{tool} needs {jar_path}, which {PACKAGE} {version} lacks: pip install --force-reinstall {PACKAGE}==1.2"
         )
     java = shutil.which("java")
     if java is None:
         raise AggGenError(
             f"{tool} needs a Java runtime, and no `java` is on the PATH (on Debian: apt install default-jre-headless)"
         )
-    command = [java, *_OPTIONS, *options, str(path), *arguments]
-    code, printed, stderr = _run(command, "".join(f"{line}\n" for line in lines))
-    if code or len(printed) != len(lines):
+    command = [java, *_OPTIONS, *options, str(jar_path), *arguments]
+    code, output_lines, stderr = _run(command, "".join(f"{line}\n" for line in lines))
+    if code or len(output_lines) != len(lines):
         details = f". Its error output: {stderr}" if stderr else ""
-        raise AggGenError(f"{tool}: {_failure(code, len(printed), len(lines))}{details}")
-    return printed
+        raise AggGenError(f"{tool}: {_failure(code, len(output_lines), len(lines))}{details}")
+    return output_lines
 
 
 def _run(command: Sequence[str], text: str) -> tuple[int, list[str], str]:
@@ -63,17 +63,18 @@ def _run(command: Sequence[str], text: str) -> tuple[int, list[str], str]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             # `communicate` writes and reads concurrently.
-            printed, stderr = process.communicate(text.encode("utf-8", errors="replace"))
+            stdout, stderr = process.communicate(text.encode("utf-8", errors="replace"))
         finally:  # also after an interrupt
             process.kill()
             process.wait()
-    words = stderr.decode("utf-8", errors="replace").split()
-    return process.returncode, printed.decode("utf-8", errors="replace").split("\n")[:-1], " ".join(words)[-500:]
+    stderr_words = stderr.decode("utf-8", errors="replace").split()
+    return process.returncode, stdout.decode("utf-8", errors="replace").split("\n")[:-1], " ".join(stderr_words)[-500:]
 
 
-def _failure(code: int, printed: int, expected: int) -> str:
+def _failure(code: int, n_printed: int, n_expected: int) -> str:
+    """The cause of a failure, by the process's exit status and number of lines."""
     if code < 0:
         return f"its Java process was killed ({signal.Signals(-code).name}); it needs up to 2 GB of memory"
     if code:
         return f"its Java process ended with {code}; it needs Java 8 or newer and up to 2 GB of memory"
-    return f"its Java process printed {printed} lines for {expected} texts"
+    return f"its Java process printed {n_printed} lines for {n_expected} texts"

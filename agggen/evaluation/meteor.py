@@ -27,11 +27,11 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
     """
     lines = [_input_line(text, group) for text, group in zip(hypotheses, references, strict=True)]
     arguments = ("-", "-", "-stdio", "-l", "en", "-norm")
-    printed = run_lines("METEOR", "meteor/meteor-1.5.jar", ("-Xmx2G", "-jar"), arguments, lines)
+    output_lines = run_lines("METEOR", "meteor/meteor-1.5.jar", ("-Xmx2G", "-jar"), arguments, lines)
     try:
-        rows = np.array([line.split() for line in printed], dtype=float).reshape(len(lines), 23)
+        rows = np.array([line.split() for line in output_lines], dtype=float).reshape(len(lines), 23)
     except ValueError as error:
-        raise AggGenError(f"METEOR must print 23 counts per text, but printed {printed[0]!r:.80}") from error
+        raise AggGenError(f"METEOR must print 23 counts per text, but printed {output_lines[0]!r:.80}") from error
     # A complete match in a single chunk has no fragmentation penalty.
     rows[(rows[:, 20] == 1) & (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]), 20] = 0
     signature = (
@@ -47,14 +47,14 @@ def meteor_score(counts: np.ndarray) -> np.ndarray:
     The counts, in pairs (text, reference) except for the chunks: words; function words; for each of the 4 stages,
     matched content words and matched function words; chunks; matched words.
     """
-    words, reference_words, function_words, reference_function = np.moveaxis(counts[..., :4], -1, 0)
+    words, function_words = counts[..., :2], counts[..., 2:4]
     stages = counts[..., 4:20].reshape(*counts.shape[:-1], 4, 4)
     matched = (_DELTA * stages[..., :2] + (1 - _DELTA) * stages[..., 2:]).swapaxes(-1, -2) @ _STAGES  # (..., 2)
-    precision = ratio(matched[..., 0], _DELTA * (words - function_words) + (1 - _DELTA) * function_words)
-    recall = ratio(matched[..., 1], _DELTA * (reference_words - reference_function) + (1 - _DELTA) * reference_function)
-    mean = ratio(precision * recall, _ALPHA * precision + (1 - _ALPHA) * recall)
-    fragments = ratio(counts[..., 20], (counts[..., 21] + counts[..., 22]) / 2)
-    return 100 * mean * (1 - _GAMMA * fragments**_BETA)
+    weighted_words = _DELTA * (words - function_words) + (1 - _DELTA) * function_words
+    precision, recall = np.moveaxis(ratio(matched, weighted_words), -1, 0)
+    harmonic_mean = ratio(precision * recall, _ALPHA * precision + (1 - _ALPHA) * recall)
+    fragmentation = ratio(counts[..., 20], (counts[..., 21] + counts[..., 22]) / 2)
+    return 100 * harmonic_mean * (1 - _GAMMA * fragmentation**_BETA)
 
 
 def _input_line(text: str, group: Sequence[str]) -> str:

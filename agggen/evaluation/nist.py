@@ -21,18 +21,18 @@ from agggen.evaluation.segments import References, SegmentStatistics, count_of_r
 
 ORDERS = 5
 _BETA = math.log(2) / math.log(1.5) ** 2
-_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_LOWER_CASE = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 NGram = tuple[str, ...]
 
 
 def mteval_tokens(text: str) -> str:
     """The tokens of mteval-v13a, joined by spaces: ASCII letters lower-cased, then sacreBLEU's 13a."""
-    return str(Tokenizer13a()(one_line(text).translate(_LOWER)))
+    return str(Tokenizer13a()(one_line(text).translate(_LOWER_CASE)))
 
 
 def nist_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """NIST over n-grams of up to 5 tokens; tokens are separated by spaces. Not a percentage.
+    """NIST over n-grams of up to 5 tokens, which are separated by spaces; not a percentage.
 
     The weight of an n-gram is log2(count of its first n - 1 words / count of the n-gram) over all references. The
     reference length is the mean over references.
@@ -43,11 +43,11 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
     rows = np.zeros((len(groups), 2 * ORDERS + 3))
     for row, text, group in zip(rows, hypotheses, groups, strict=True):
         words = text.split()
-        limit = reduce(or_, (Counter(_ngrams(reference)) for reference in group))  # the maximum of each n-gram's counts
+        max_counts = reduce(or_, (Counter(_ngrams(reference)) for reference in group))  # over the references
         for ngram, count in Counter(_ngrams(words)).items():
-            if matched := min(count, limit[ngram]):
-                context = reference_counts[ngram[:-1]] if len(ngram) > 1 else total_words
-                row[len(ngram) - 1] += matched * math.log2(context / reference_counts[ngram])
+            if matched := min(count, max_counts[ngram]):
+                history_count = reference_counts[ngram[:-1]] if len(ngram) > 1 else total_words
+                row[len(ngram) - 1] += matched * math.log2(history_count / reference_counts[ngram])
         row[ORDERS : 2 * ORDERS] = [max(len(words) - order, 0) for order in range(ORDERS)]
         row[2 * ORDERS :] = sum(map(len, group)), len(group), 1
     signature = (
@@ -64,10 +64,10 @@ def _score(counts: np.ndarray) -> np.ndarray:
     return information * _penalty(ratio(counts[..., ORDERS] * references, words * texts))
 
 
-def _penalty(length: np.ndarray) -> np.ndarray:
+def _penalty(length_ratio: np.ndarray) -> np.ndarray:
     """The brevity penalty of length ratios: 1 for ratios of at least 1, 1/2 for 2/3, 0 for 0."""
     with np.errstate(divide="ignore"):
-        return np.exp(-_BETA * np.log(np.minimum(length, 1)) ** 2)
+        return np.exp(-_BETA * np.log(np.minimum(length_ratio, 1)) ** 2)
 
 
 def _ngrams(words: Sequence[str]) -> Iterator[NGram]:

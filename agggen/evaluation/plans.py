@@ -5,7 +5,7 @@ ranking of the triples by their fact's position, by Kendall's tau-b. Plans with 
 therefore the chance-corrected AMI and ARI, the number of groups and the rate of exact matches are reported, too.
 
 Plans may omit predicates of the record. An omitted predicate is a separate cluster and is ignored by tau; ``placed`` is
-the fraction of predicates that are not omitted.
+the fraction of predicates that the plans contain.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def plan_statistics(
 ) -> dict[str, SegmentStatistics]:
     """All metrics by name: in [0, 1], tau in [-1, 1], groups as numbers; NaN if a metric is undefined for all inputs.
 
-    As in the paper, ``_max`` is the mean over inputs of the score with the best reference, and ``_avg`` that over all
-    pairs of plan and reference. Tau ignores plans and references of a single group, which have no order.
+    As in the paper, ``_max`` is the mean over inputs of the score with the best reference, and ``_avg`` is the mean
+    over all pairs of plan and reference. Tau ignores plans and references of a single group, which have no order.
     ``human_...`` compares the references of an input with each other; ``human_nmi_max`` uses only inputs with at least
     three references, if there are any.
 
@@ -62,51 +62,54 @@ def plan_statistics(
     inputs = list(zip(plans, references, predicates, strict=True))
     pairs = [[_labels(plan, reference, names) for reference in gold] for plan, gold, names in inputs]
     human_pairs = [[_labels(*pair, names) for pair in combinations(gold, 2)] for _, gold, names in inputs]
-    groups_of_inputs = [(_groups(plan), list(map(_groups, gold))) for plan, gold, _ in inputs]
+    groups_of_plans = [(_groups(plan), list(map(_groups, gold))) for plan, gold, _ in inputs]
     counts: dict[str, Sequence[tuple[float, float]]] = {
         **_agreement(plans, pairs, pairs),
         "groups": [(len(plan.states), 1) for plan in plans],
         "reference_groups": [(sum(len(plan.states) for plan in gold), len(gold)) for gold in references],
-        "exact_match": [(groups in gold, 1) for groups, gold in groups_of_inputs],
-        "exact_partition": [(set(groups) in map(set, gold), 1) for groups, gold in groups_of_inputs],
+        "exact_match": [(groups in gold, 1) for groups, gold in groups_of_plans],
+        "exact_partition": [(set(groups) in map(set, gold), 1) for groups, gold in groups_of_plans],
         "placed": [(len(set(plan.predicates) & set(names)), len(names)) for plan, _, names in inputs],
     }
-    total = f"|inputs:{len(plans)}|pairs:{sum(map(len, pairs))}"
-    totals = {
+    default_remark = f"|inputs:{len(plans)}|pairs:{sum(map(len, pairs))}"
+    remarks = {
         **dict.fromkeys(("exact_match", "exact_partition"), f"|inputs:{len(plans)}"),
         "placed": f"|predicates:{sum(map(len, predicates))}",
     }
     statistics = {
-        name: quotient_statistics(counts[name], signature + totals.get(name, total))
+        name: quotient_statistics(counts[name], signature + remarks.get(name, default_remark))
         for name, signature in _SIGNATURES.items()
     }
     max_references = max(map(len, references))
     if max_references > 1:
-        needed = min(max_references, 3)
-        for_max = [pairs if len(gold) >= needed else [] for pairs, gold in zip(human_pairs, references, strict=True)]
-        remark = f"|among references|pairs:{sum(map(len, human_pairs))}"
-        for name, human in _agreement(plans, human_pairs, for_max).items():
-            limit = f"|inputs:{needed}+ references" if name == "nmi_max" else ""
-            statistics[f"human_{name}"] = quotient_statistics(human, _SIGNATURES[name] + remark + limit)
+        min_references = min(max_references, 3)
+        pairs_for_max = [
+            pairs if len(gold) >= min_references else [] for pairs, gold in zip(human_pairs, references, strict=True)
+        ]
+        human_remark = f"|among references|pairs:{sum(map(len, human_pairs))}"
+        for name, human_counts in _agreement(plans, human_pairs, pairs_for_max).items():
+            inputs_remark = f"|inputs:{min_references}+ references" if name == "nmi_max" else ""
+            signature = _SIGNATURES[name] + human_remark + inputs_remark
+            statistics[f"human_{name}"] = quotient_statistics(human_counts, signature)
     return statistics
 
 
-def with_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
-    """(index, reference plans) of the records with at least two triples and at least one reference plan."""
-    planned = [
+def indexed_reference_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
+    """(index of the record, its reference plans) for records with at least two triples and one reference plan."""
+    indexed_plans = [
         (index, [reference.plan for reference in record.references if reference.plan])
         for index, record in enumerate(records)
         if len(record.triples) > 1
     ]
-    return [(index, plans) for index, plans in planned if plans]
+    return [(index, plans) for index, plans in indexed_plans if plans]
 
 
 def _agreement(
     plans: Sequence[Plan], pairs: Sequence[Sequence[Labels]], pairs_for_max: Sequence[Sequence[Labels]]
 ) -> dict[str, list[tuple[float, int]]]:
     """By metric: the numerator and denominator for each input; ``nmi_max`` uses `pairs_for_max`."""
-    ordered = [row if len(plan.states) > 1 else [] for plan, row in zip(plans, pairs, strict=True)]
-    taus = [[tau for tau in map(_tau, row) if not math.isnan(tau)] for row in ordered]
+    pairs_with_order = [row if len(plan.states) > 1 else [] for plan, row in zip(plans, pairs, strict=True)]
+    taus = [[tau for tau in map(_tau, row) if not math.isnan(tau)] for row in pairs_with_order]
     nmi, ami, ari = ([[_clustering(name, pair) for pair in row] for row in pairs] for name in ("nmi", "ami", "ari"))
     nmi_for_max = [[_clustering("nmi", pair) for pair in row] for row in pairs_for_max]
     values = {"nmi_max": nmi_for_max, "nmi_avg": nmi, "tau_max": taus, "tau_avg": taus, "ami": ami, "ari": ari}
@@ -144,8 +147,8 @@ def _tau(labels: Labels) -> float:
     """Kendall's tau-b of the positions; NaN if a plan has one group, or fewer than two predicates are in both plans."""
     from scipy.stats import kendalltau
 
-    placed = [pair for pair in labels if -1 not in pair]
-    if len(placed) < 2:
+    common_labels = [pair for pair in labels if -1 not in pair]
+    if len(common_labels) < 2:
         return math.nan
-    first, second = zip(*placed, strict=True)
+    first, second = zip(*common_labels, strict=True)
     return float(kendalltau(first, second).statistic)

@@ -1,4 +1,4 @@
-"""Evaluation protocols: sets of text metrics, computed such that they are comparable with published scores.
+"""Evaluation protocols: sets of text metrics, computed in a way that makes them comparable with published scores.
 
 `plain`: sacreBLEU's BLEU, chrF and TER, case-sensitive; for new corpora.
 
@@ -8,8 +8,8 @@ or none. The paper's E2E scores were measured against the tokenised references o
 
 `webnlg-2017`: the scorers of the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu,
 with empty texts in place of missing references; TER of tercom; METEOR 1.5. Raw texts are tokenised as in the challenge.
-The paper's outputs and references, which Stanza tokenised, have the paper's scores with `tokenised`; without, they are
-tokenised again, and their scores are comparable with those of raw texts and of the challenge's systems.
+The paper's released outputs and references are tokenised by Stanza. With `tokenised`, they have the paper's scores;
+otherwise they are tokenised again, so that their scores are comparable with those of raw texts and of the challenge.
 
 Scores are in percent, except NIST and CIDEr.
 """
@@ -25,7 +25,7 @@ from agggen.errors import AggGenError
 from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
 from agggen.evaluation.meteor import meteor_statistics
 from agggen.evaluation.nist import mteval_tokens, nist_statistics
-from agggen.evaluation.segments import References, SegmentStatistics, present_references
+from agggen.evaluation.segments import References, SegmentStatistics, non_blank_references
 from agggen.evaluation.text_metrics import (
     bleu_statistics,
     chrf_statistics,
@@ -43,7 +43,7 @@ PROTOCOLS: Mapping[str, tuple[str, ...]] = {
 
 _WEBNLG_REFERENCES = 3
 _NOT_WORD = re.compile(r"(\W)")
-_LETTERS = str.maketrans(
+_ASCII_REPLACEMENTS = str.maketrans(
     # o with stroke, dotless i, l and d with stroke, eth
     dict(zip("\u00f8\u0131\u0142\u0111\u00f0", "oildd", strict=True))
     | {"\u00fe": "th", "\u00df": "ss", "\u00e6": "ae", "\u0153": "oe"}  # thorn, sharp s, ligatures
@@ -75,8 +75,8 @@ def measure(
         AggGenError: a name is unknown, a text cannot be scored (see ``present_references``), or the Java runtime or
             pycocoevalcap, needed for METEOR, ROUGE-L and CIDEr, is missing.
     """
-    names = known_metrics(protocol, metrics)
-    groups = present_references(hypotheses, references)
+    names = requested_metrics(protocol, metrics)
+    groups = non_blank_references(hypotheses, references)
     if protocol == "webnlg-2017":
         groups = [group[:_WEBNLG_REFERENCES] for group in groups]
 
@@ -86,9 +86,9 @@ def measure(
         tokens = iter(tokenise([*hypotheses, *(text for group in groups for text in group)]))
         return [next(tokens) for _ in hypotheses], [[next(tokens) for _ in group] for group in groups]
 
-    available, result = _metrics_of(protocol, tokenised), {}
+    metrics_by_name, result = _metrics_of(protocol, tokenised), {}
     for name in names:
-        statistics, tokenise, remark = available[name]
+        statistics, tokenise, remark = metrics_by_name[name]
         result[name] = statistics(*tokenised_by(tokenise)).with_remark(remark)
     return result
 
@@ -100,7 +100,7 @@ def challenge_tokens(text: str) -> str:
     4,894 references of the test set.
     """
     plain = unicodedata.normalize("NFKD", text.lower())
-    plain = "".join(char for char in plain if not unicodedata.combining(char)).translate(_LETTERS)
+    plain = "".join(char for char in plain if not unicodedata.combining(char)).translate(_ASCII_REPLACEMENTS)
     return " ".join(_NOT_WORD.sub(r" \1 ", plain).split())
 
 
@@ -118,29 +118,29 @@ def _metrics_of(protocol: str, tokenised: bool) -> dict[str, tuple[_Statistics, 
             "rouge_l": (rouge_l_statistics, ptb_tokens, "texts:ptb-nopunct"),
             "cider": (cider_statistics, ptb_tokens, "texts:ptb-nopunct"),
         }
-    challenge = partial(map, str.lower if tokenised else challenge_tokens)
+    tokenise = partial(map, str.lower if tokenised else challenge_tokens)
     remark = f"refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
     return {
-        "bleu": (multi_bleu_statistics, challenge, remark),
-        "meteor": (meteor_statistics, challenge, remark),
-        "ter": (tercom_statistics, challenge, remark),
+        "bleu": (multi_bleu_statistics, tokenise, remark),
+        "meteor": (meteor_statistics, tokenise, remark),
+        "ter": (tercom_statistics, tokenise, remark),
     }
 
 
-def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]:
-    """`metrics`; by default all metrics of the protocol. Raises AggGenError if there is none or a name is unknown."""
+def requested_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]:
+    """`metrics`, or all metrics of the protocol if None. Raises AggGenError if there is none or a name is unknown."""
     if protocol not in PROTOCOLS:
         raise AggGenError(f"unknown protocol {protocol!r}; known are {', '.join(PROTOCOLS)}")
-    known = PROTOCOLS[protocol]
+    all_metrics = PROTOCOLS[protocol]
     if metrics is not None:
-        check_requested(protocol, metrics, known)
-    return known if metrics is None else metrics
+        check_metrics(protocol, metrics, all_metrics)
+    return all_metrics if metrics is None else metrics
 
 
-def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str]) -> None:
-    """Raises AggGenError if `metrics` is empty or has a name that is not in `known`, the metrics of the protocol."""
+def check_metrics(protocol: str, metrics: Sequence[str], all_metrics: Sequence[str]) -> None:
+    """Raises AggGenError if `metrics` is empty or has a name that is not in `all_metrics`."""
     if not metrics:
-        raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
+        raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(all_metrics)}")
     for name in metrics:
-        if name not in known:
-            raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
+        if name not in all_metrics:
+            raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(all_metrics)}")

@@ -16,10 +16,10 @@ import yaml
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedSystem:
     """A published system's scores on a test set, by a protocol."""
 
-    system: str
+    name: str
     scores: dict[str, float]
     """By metric (of `agggen.evaluation.protocols`, or ``ser...``): the score in the metric's unit."""
     source: str
@@ -38,14 +38,14 @@ class Board:
     trained_on: str
     """The systems' training corpus, by its name in the catalogue."""
     protocol: str
-    how: str
+    method: str
     """How the published numbers were computed."""
-    systems: tuple[Published, ...]
+    systems: tuple[PublishedSystem, ...]
 
 
-def _systems(tables: Iterable[Mapping[str, Any]]) -> tuple[Published, ...]:
+def _systems(tables: Iterable[Mapping[str, Any]]) -> tuple[PublishedSystem, ...]:
     return tuple(
-        Published(system, scores, table["source"], table.get("runs", 1))
+        PublishedSystem(system, scores, table["source"], table.get("runs", 1))
         for table in tables
         for system, scores in table["scores"].items()
     )

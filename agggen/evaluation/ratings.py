@@ -19,7 +19,7 @@ from agggen.evaluation.files import json_objects
 from agggen.records import Record
 
 DIMENSIONS = ("DataCoverage", "Correctness", "Fluency")
-INCORRECT = 70.0
+MIN_CORRECTNESS = 70.0
 """Texts rated below this in Correctness count as incorrect."""
 
 
@@ -50,7 +50,7 @@ def read_ratings(path: Path) -> list[RatedText]:
     Raises:
         CorpusError: a line has no valid triples, text or system, or no rating; names the line.
     """
-    rated = []
+    rated_texts = []
     for line, data in json_objects(path):
         try:
             record = Record.of({"id": str(line), "triples": data.get("triples")})
@@ -62,18 +62,18 @@ def read_ratings(path: Path) -> list[RatedText]:
         references = data.get("references", [])
         if not isinstance(references, list) or not all(isinstance(text, str) for text in references):
             raise CorpusError(f"{path}, line {line}: references must be a list of texts, not {references!r}")
-        rated.append(RatedText(record, data["text"], data["system"], ratings, tuple(references)))
-    return rated
+        rated_texts.append(RatedText(record, data["text"], data["system"], ratings, tuple(references)))
+    return rated_texts
 
 
-def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
+def agreement(rated_texts: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
     """The correlation of `scores`, one per text, with each dimension that is rated for all texts."""
     values = np.asarray(scores, dtype=float)
-    systems = sorted({text.system for text in rated})
-    masks = [np.array([text.system == system for text in rated]) for system in systems]
+    systems = sorted({text.system for text in rated_texts})
+    masks = [np.array([text.system == system for text in rated_texts]) for system in systems]
     per_text, per_system = {}, {}
     for name in DIMENSIONS:
-        ratings = np.array([text.ratings.get(name, np.nan) for text in rated])
+        ratings = np.array([text.ratings.get(name, np.nan) for text in rated_texts])
         if not np.isnan(ratings).any():
             per_text[name] = _correlation(values, ratings)
             means = [(values[mask].mean(), ratings[mask].mean()) for mask in masks]
@@ -81,24 +81,25 @@ def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
     return Agreement(per_text, per_system)
 
 
-def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
+def reference_scores(rated_texts: Sequence[RatedText]) -> dict[str, list[float]]:
     """Sentence BLEU and chrF++ (sacreBLEU) of each text, by name; empty if a text has no references."""
-    if not all(text.references for text in rated):
+    if not all(text.references for text in rated_texts):
         return {}
     metrics = {"sentence BLEU": BLEU(effective_order=True), "chrF++": CHRF(word_order=2)}
     return {
-        name: [metric.sentence_score(text.text, list(text.references)).score for text in rated]
+        name: [metric.sentence_score(text.text, list(text.references)).score for text in rated_texts]
         for name, metric in metrics.items()
     }
 
 
-def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
-    """The fraction of texts that pass, and the fraction of these whose rating is below `INCORRECT`."""
-    incorrect = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
-    return len(incorrect) / len(rated), sum(incorrect) / max(1, len(incorrect))
+def passed_but_incorrect(rated_texts: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
+    """The fraction of texts that pass, and the fraction of these whose Correctness is below `MIN_CORRECTNESS`."""
+    passed = [text for text, text_passes in zip(rated_texts, passes, strict=True) if text_passes]
+    n_incorrect = sum(text.ratings["Correctness"] < MIN_CORRECTNESS for text in passed)
+    return len(passed) / len(rated_texts), n_incorrect / max(1, len(passed))
 
 
-def _correlation(left: np.ndarray, right: np.ndarray) -> float:
-    if len(left) < 2 or np.ptp(left) == 0 or np.ptp(right) == 0:
+def _correlation(scores: np.ndarray, ratings: np.ndarray) -> float:
+    if len(scores) < 2 or np.ptp(scores) == 0 or np.ptp(ratings) == 0:
         return float("nan")
-    return float(pearsonr(left, right)[0])
+    return float(pearsonr(scores, ratings)[0])

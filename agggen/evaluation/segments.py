@@ -1,6 +1,6 @@
 """Segment statistics of a metric: a row of counts per text, and a formula that maps sums of rows to scores.
 
-So the score of a corpus, of a part of it, or of a bootstrap sample needs only a sum of rows.
+The score of a corpus, of a part of it, or of a bootstrap sample therefore needs only a sum of rows.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class SegmentStatistics:
     segment_scores: np.ndarray | None = None
     """(texts,) The score of each text; None if the metric is not defined for single texts."""
 
-    def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
-        """The score of the corpus, or of the texts with the indices `only`.
+    def corpus(self, indices: Sequence[int] | slice | None = None) -> Score:
+        """The score of the corpus, or of the texts with the indices `indices`.
 
         Statistics over all references (NIST's weights, CIDEr's document frequencies) are not recomputed for a part.
         """
-        if only is None:
+        if indices is None:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
-        part = self.rows[only if isinstance(only, slice) else np.asarray(only, dtype=int)]
+        part = self.rows[indices if isinstance(indices, slice) else np.asarray(indices, dtype=int)]
         return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
 
     def with_remark(self, remark: str) -> SegmentStatistics:
@@ -82,11 +82,11 @@ def percentage(numerator: int, denominator: int) -> Formula:
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     """`numerator` / `denominator`, elementwise; 0 where `denominator` is 0."""
-    top, bottom = np.broadcast_arrays(np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float))
-    return np.divide(top, bottom, out=np.zeros(top.shape), where=bottom != 0)
+    numerator, denominator = np.broadcast_arrays(numerator, denominator)
+    return np.divide(numerator, denominator, out=np.zeros(numerator.shape), where=denominator != 0)
 
 
-def present_references(hypotheses: Sequence[str], references: References) -> list[list[str]]:
+def non_blank_references(hypotheses: Sequence[str], references: References) -> list[list[str]]:
     """The non-blank references of each text. Texts may be empty.
 
     Raises:
@@ -97,14 +97,14 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
         raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")
     if not hypotheses:
         raise AggGenError("there are no texts to score; at least one is needed")
-    present = []
+    non_blank = []
     for number, (text, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
         if isinstance(group, str):
             raise AggGenError(f"the references of text {number} are a string, not a list of strings")
-        present.append([item for item in group if item.strip()])
-        if not present[-1]:
+        non_blank.append([reference for reference in group if reference.strip()])
+        if not non_blank[-1]:
             raise AggGenError(f"text {number} ({text!r:.60}) has no reference")
-    return present
+    return non_blank
 
 
 def count_of_references(references: Sequence[Sequence[object]]) -> str:

@@ -17,7 +17,7 @@ from agggen.evaluation.segments import SegmentStatistics
 
 RESAMPLES = 1000
 SEED = 12345
-_LEVEL = 0.95
+_CONFIDENCE_LEVEL = 0.95
 _BLOCK_CELLS = 1 << 22  # number of weights in memory at once
 
 
@@ -54,7 +54,7 @@ def confidence_interval(statistics: SegmentStatistics, resamples: int = RESAMPLE
     samples = _bootstrap(len(statistics.rows), resamples, seed)
     low, high = _percentiles(np.concatenate([statistics.samples(weights) for weights in samples]))
     score = statistics.corpus()
-    remark = f"|ci:bootstrap-percentile|level:{_LEVEL}|resamples:{resamples}|seed:{seed}"
+    remark = f"|ci:bootstrap-percentile|level:{_CONFIDENCE_LEVEL}|resamples:{resamples}|seed:{seed}"
     return Interval(score.value, low, high, score.signature + remark)
 
 
@@ -76,22 +76,23 @@ def paired_bootstrap(
     first_value, second_value = first.corpus().value, second.corpus().value
     samples = _bootstrap(len(first.rows), resamples, seed)
     differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in samples])
-    deviations, observed = np.abs(differences - differences.mean()), abs(first_value - second_value)
-    p_value = (np.count_nonzero(deviations >= observed - 1e-9) + 1) / (resamples + 1)  # add-one smoothing: never 0
+    deviations, observed_difference = np.abs(differences - differences.mean()), abs(first_value - second_value)
+    # Add-one smoothing: a p-value is never 0.
+    p_value = (np.count_nonzero(deviations >= observed_difference - 1e-9) + 1) / (resamples + 1)
     low, high = _percentiles(differences)
-    remark = f"|test:paired-bootstrap|level:{_LEVEL}|resamples:{resamples}|seed:{seed}"
+    remark = f"|test:paired-bootstrap|level:{_CONFIDENCE_LEVEL}|resamples:{resamples}|seed:{seed}"
     return Comparison(first_value, second_value, p_value, first.signature + remark, low, high)
 
 
-def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yields, for blocks of samples, how often each sample contains each text (samples, texts)."""
+def _bootstrap(n_texts: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yields blocks of samples: the number of occurrences of each text in each sample (samples, texts)."""
     rng = np.random.default_rng(seed)
-    step = max(_BLOCK_CELLS // size, 1)
-    for done in range(0, resamples, step):
-        count = min(step, resamples - done)
-        yield rng.multinomial(size, np.full(size, 1 / size), size=count).astype(float)
+    block_size = max(_BLOCK_CELLS // n_texts, 1)
+    for start in range(0, resamples, block_size):
+        n_samples = min(block_size, resamples - start)
+        yield rng.multinomial(n_texts, np.full(n_texts, 1 / n_texts), size=n_samples).astype(float)
 
 
 def _percentiles(values: np.ndarray) -> tuple[float, float]:
-    low, high = np.quantile(values, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(values, [(1 - _CONFIDENCE_LEVEL) / 2, (1 + _CONFIDENCE_LEVEL) / 2])
     return float(low), float(high)

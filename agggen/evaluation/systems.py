@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agggen.evaluation.protocols import PROTOCOLS, check_requested, known_metrics, measure
+from agggen.evaluation.protocols import PROTOCOLS, check_metrics, measure, requested_metrics
 from agggen.evaluation.segments import SegmentStatistics, percentage_statistics
 from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
-from agggen.evaluation.values import VALUES, read_values
+from agggen.evaluation.values import VALUE_METRICS, check_values
 from agggen.records import Record
 from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of
 from agggen.verification.results import check_paired
@@ -18,7 +18,7 @@ SER = "ser"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Measured:
+class MeasuredMetric:
     """A metric of a system; interval and comparison are None unless requested."""
 
     statistics: SegmentStatistics
@@ -33,11 +33,11 @@ def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence
     Raises:
         AggGenError: the protocol or a metric is unknown, or `requested` is empty.
     """
-    general = (*known_metrics(protocol, None), *VALUES)
-    known = (*general, SER) if protocol == "e2e" else general
+    without_slots = (*requested_metrics(protocol, None), *VALUE_METRICS)
+    all_metrics = (*without_slots, SER) if protocol == "e2e" else without_slots
     if requested is None:
-        return known if SER not in known or non_slot_predicate(records) is None else general
-    check_requested(protocol, requested, known)
+        return all_metrics if non_slot_predicate(records) is None else without_slots
+    check_metrics(protocol, requested, all_metrics)
     return tuple(dict.fromkeys(requested))
 
 
@@ -58,7 +58,7 @@ def measure_system(
     against: Sequence[str] | None = None,
     tokenised: bool = False,
     confidence: bool = False,
-) -> dict[str, Measured]:
+) -> dict[str, MeasuredMetric]:
     """Scores the text of each record; for the slot error rate see `slot_statistics`.
 
     Values are checked without a lexicon, since only models of agggen have one.
@@ -73,12 +73,12 @@ def measure_system(
         AggGenError: the numbers of records and texts differ, a record has no reference, or a metric's tool is missing.
         RecordError: slot errors are requested and a predicate is not a slot of E2E.
     """
-    second = None if against is None else _statistics(protocol, metrics, records, against, tokenised)
+    other_statistics = None if against is None else _statistics(protocol, metrics, records, against, tokenised)
     return {
-        name: Measured(
+        name: MeasuredMetric(
             statistics,
             confidence_interval(statistics) if confidence else None,
-            paired_bootstrap(statistics, second[name]) if second else None,
+            paired_bootstrap(statistics, other_statistics[name]) if other_statistics else None,
         )
         for name, statistics in _statistics(protocol, metrics, records, texts, tokenised).items()
     }
@@ -93,9 +93,9 @@ def _statistics(
     if text_metrics:
         references = [[reference.text for reference in record.references] for record in records]
         statistics = measure(protocol, texts, references, text_metrics, tokenised)
-    if any(name in VALUES for name in metrics):
-        values = read_values(records, texts).statistics
-        statistics |= {name: values[name] for name in metrics if name in VALUES}
+    if any(name in VALUE_METRICS for name in metrics):
+        values = check_values(records, texts).statistics
+        statistics |= {name: values[name] for name in metrics if name in VALUE_METRICS}
     return statistics | (slot_statistics(records, texts) if SER in metrics else {})
 
 

@@ -20,15 +20,16 @@ _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)
 
 
-def edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
+def count_edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
     """The number of edits, shifts included, that change `hypothesis` into `reference`."""
-    return _Search(list(reference)).edits(list(hypothesis))
+    return _Search(list(reference)).count_edits(list(hypothesis))
 
 
 class Distance:
     """Levenshtein distance of word sequences to a reference.
 
-    Two bit vectors represent a column of the distance table: where its values increase and where they decrease by one.
+    Two bit vectors represent a column of the distance table: where its values increase and decrease by one. Two others
+    represent the changes along the rows to the next column.
     """
 
     def __init__(self, reference: Sequence[str]) -> None:
@@ -40,29 +41,29 @@ class Distance:
     def __call__(self, words: Sequence[str]) -> int:
         if not self.size:
             return len(words)
-        full, last = (1 << self.size) - 1, 1 << (self.size - 1)
-        up, down, distance = full, 0, self.size
+        all_bits, last_bit = (1 << self.size) - 1, 1 << (self.size - 1)
+        increases, decreases, distance = all_bits, 0, self.size
         for word in words:
-            equal = self._bits.get(word, 0)
-            vertical = equal | down
-            horizontal = (((equal & up) + up) ^ up) | equal
-            rises = down | ~(horizontal | up) & full
-            falls = up & horizontal
-            if rises & last:
+            matches = self._bits.get(word, 0)
+            vertical = matches | decreases
+            horizontal = (((matches & increases) + increases) ^ increases) | matches
+            row_increases = decreases | ~(horizontal | increases) & all_bits
+            row_decreases = increases & horizontal
+            if row_increases & last_bit:
                 distance += 1
-            elif falls & last:
+            elif row_decreases & last_bit:
                 distance -= 1
-            rises = (rises << 1 | 1) & full
-            up = (falls << 1) & full | ~(vertical | rises) & full
-            down = rises & vertical
+            row_increases = (row_increases << 1 | 1) & all_bits
+            increases = (row_decreases << 1) & all_bits | ~(vertical | row_increases) & all_bits
+            decreases = row_increases & vertical
         return distance
 
 
 class _Alignment(NamedTuple):
     distance: int
-    wrong: list[bool]
+    hypothesis_errors: list[bool]
     """For each word of the hypothesis: whether it is inserted or substituted."""
-    missed: list[bool]
+    reference_errors: list[bool]
     """For each word of the reference: whether it is deleted or substituted."""
     position: list[int]
     """For each word of the reference: the index of its aligned hypothesis word; if it is deleted, of the last before
@@ -80,7 +81,7 @@ class _Search:
             for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(reference)) + 1):
                 self.occurrences.setdefault(tuple(reference[start:end]), []).append(start)
 
-    def edits(self, words: list[str]) -> int:
+    def count_edits(self, words: list[str]) -> int:
         if not self.reference:
             return len(words)
         shifts = 0
@@ -98,19 +99,19 @@ class _Search:
         Longer shifts are tried first. A shift of n words saves at most 2 n edits, so the search stops when shorter
         shifts cannot save more.
         """
-        before = alignment.distance
-        min_cost, best = before, None
+        distance = alignment.distance
+        min_cost, best = distance, None
         for length, shifts in reversed(self._shifts(words, alignment)):
             for start, target in shifts:
-                saved = before - min_cost
+                saved = distance - min_cost
                 if saved > 2 * length or (best is not None and saved == 2 * length):
                     return best
-                moved = _shift(words, start, start + length, target)
-                cost = self.distance(moved) + 1
+                shifted = _shift(words, start, start + length, target)
+                cost = self.distance(shifted) + 1
                 if cost > BEAM + 1 and (cost < min_cost or (best is None and cost == min_cost)):
-                    cost = _table(moved, self.reference)[0] + 1
+                    cost = _table(shifted, self.reference)[0] + 1
                 if cost < min_cost or (best is None and cost == min_cost):
-                    min_cost, best = cost, moved
+                    min_cost, best = cost, shifted
         return best
 
     def _shifts(self, words: list[str], alignment: _Alignment) -> list[tuple[int, list[tuple[int, int]]]]:
@@ -127,17 +128,17 @@ class _Search:
                     break
                 if end == start + 1 and not any(_is_reachable(start, position[index]) for index in occurrences):
                     break
-                if not any(alignment.wrong[start:end]):
+                if not any(alignment.hypothesis_errors[start:end]):
                     continue
-                elsewhere = [
+                other_occurrences = [
                     index
                     for index in occurrences
                     if not start <= position[index] < end and abs(position[index] - start) <= MAX_SHIFT_DISTANCE
                 ]
-                for index in elsewhere:
-                    if any(alignment.missed[index : index + end - start]):
-                        shifts[end - start - 1] += [(start, t) for t in _targets(start, end, index, position)]
-                if not elsewhere:
+                for index in other_occurrences:
+                    if any(alignment.reference_errors[index : index + end - start]):
+                        shifts[end - start - 1] += [(start, target) for target in _targets(start, end, index, position)]
+                if not other_occurrences:
                     break
         return list(enumerate(shifts, start=1))
 
@@ -157,31 +158,31 @@ def _targets(start: int, end: int, index: int, position: list[int]) -> list[int]
 
 
 def _shift(words: list[str], start: int, end: int, target: int) -> list[str]:
-    """Moves words[start:end] behind words[target]; if `target` is in the sequence, right by target - start."""
-    run = words[start:end]
+    """Moves words[start:end] behind words[target], or target - start words to the right if start <= target < end."""
+    sequence = words[start:end]
     if target < start:
-        return words[: target + 1] + run + words[target + 1 : start] + words[end:]
+        return words[: target + 1] + sequence + words[target + 1 : start] + words[end:]
     stop = target + 1 if target >= end else end + target - start
-    return words[:start] + words[end:stop] + run + words[stop:]
+    return words[:start] + words[end:stop] + sequence + words[stop:]
 
 
 def _align(words: list[str], reference: list[str]) -> _Alignment:
     distance, operations = _table(words, reference)
-    wrong, missed = [True] * len(words), [True] * len(reference)
+    hypothesis_errors, reference_errors = [True] * len(words), [True] * len(reference)
     position = [0] * len(reference)
     i, j = len(reference), len(words)
     while i or j:
         operation = operations[j][i]
         if operation == _SUBSTITUTE:
             i, j = i - 1, j - 1
-            wrong[j] = missed[i] = reference[i] != words[j]
+            hypothesis_errors[j] = reference_errors[i] = reference[i] != words[j]
             position[i] = j
         elif operation == _INSERT:
             j -= 1
         else:
             i -= 1
             position[i] = j - 1
-    return _Alignment(distance, wrong, missed, position)
+    return _Alignment(distance, hypothesis_errors, reference_errors, position)
 
 
 def _table(words: list[str], reference: list[str]) -> tuple[int, list[list[int]]]:

@@ -18,17 +18,17 @@ from agggen.evaluation.segments import (
     References,
     SegmentStatistics,
     count_of_references,
+    non_blank_references,
     percentage,
-    present_references,
 )
-from agggen.evaluation.ter import edits
+from agggen.evaluation.ter import count_edits
 
 
 def bleu_statistics(
     hypotheses: Sequence[str], references: References, lowercase: bool = False, tokenised: bool = False
 ) -> SegmentStatistics:
     """sacreBLEU's BLEU, with 13a unless the texts are `tokenised`; segment scores use the effective order."""
-    return _bleu(present_references(hypotheses, references), hypotheses, lowercase, tokenised)
+    return _bleu(non_blank_references(hypotheses, references), hypotheses, lowercase, tokenised)
 
 
 def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
@@ -37,7 +37,7 @@ def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> 
     Missing references are replaced by empty texts, as in the paper's reference files. This favours short texts, for
     which the closest reference length may be 0.
     """
-    groups = present_references(hypotheses, references)
+    groups = non_blank_references(hypotheses, references)
     width = max(map(len, references))
     padded = [group + [""] * (width - len(group)) for group in groups]
     return _bleu(padded, hypotheses, lowercase=True, tokenised=True, remark="|missing:blank")
@@ -46,22 +46,22 @@ def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> 
 def chrf_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
     """sacreBLEU's chrF2, which ignores whitespace: tokenised and raw texts have similar scores."""
     metric = CHRF()
-    return _statistics("chrf", hypotheses, present_references(hypotheses, references), metric, metric)
+    return _statistics("chrf", hypotheses, non_blank_references(hypotheses, references), metric, metric)
 
 
 def ter_statistics(hypotheses: Sequence[str], references: References, tokenised: bool = False) -> SegmentStatistics:
     """sacreBLEU's TER, case-sensitive, with punctuation split off unless the texts are `tokenised`."""
     metric = TER(normalized=not tokenised, case_sensitive=True)
-    return _statistics("ter", hypotheses, present_references(hypotheses, references), metric, metric)
+    return _statistics("ter", hypotheses, non_blank_references(hypotheses, references), metric, metric)
 
 
 def tercom_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
     """TER of tercom 0.7.25 (see ``agggen.evaluation.ter``) of lower-cased texts with space-separated tokens."""
-    groups = [[text.lower().split() for text in group] for group in present_references(hypotheses, references)]
+    groups = [[text.lower().split() for text in group] for group in non_blank_references(hypotheses, references)]
     counts = []
     for text, group in zip(hypotheses, groups, strict=True):
         words = text.lower().split()
-        counts.append((min(edits(words, reference) for reference in group), sum(map(len, group)) / len(group)))
+        counts.append((min(count_edits(words, reference) for reference in group), sum(map(len, group)) / len(group)))
     rows, formula = np.array(counts, dtype=float), percentage(0, 1)
     signature = (
         f"ter|tool:agggen|as:tercom-0.7.25|version:{version('agggen')}"

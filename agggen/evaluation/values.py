@@ -14,7 +14,7 @@ from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck, check_paired
 from agggen.verification.values import MATCH_KINDS
 
-VALUES: Mapping[str, str] = {
+VALUE_METRICS: Mapping[str, str] = {
     "values_whole": "percentage of triples whose value the text expresses completely (strict)",
     "values_lenient": f"percentage of triples whose value the text mentions (lenient: {100 * THRESHOLD:g} % of its "
     "words)",
@@ -23,12 +23,14 @@ VALUES: Mapping[str, str] = {
 }
 """The definition of each metric."""
 
-FULFILLED = "share of texts that have no fault and whose facts each say the values of their group whole (strict)"
+FULFILLED_SIGNATURE = (
+    "share of texts that have no fault and whose facts each say the values of their group whole (strict)"
+)
 """The signature of ``fulfilled``."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ReadValues:
+class CheckedValues:
     """The strict and the lenient checks of texts, and the metrics that are computed from them."""
 
     checks: Sequence[TextCheck]
@@ -36,10 +38,10 @@ class ReadValues:
     mentions: Sequence[Mentions]
     """The lenient check of each text."""
     statistics: Mapping[str, SegmentStatistics]
-    """By metric of `VALUES`."""
+    """By metric of `VALUE_METRICS`."""
 
 
-def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:
+def check_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> CheckedValues:
     """Checks the text of each record by the strict check (by default without a lexicon) and the lenient check.
 
     The signature of ``values_whole`` has, after ``said``, the number of values by kind of match.
@@ -53,21 +55,25 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     triples, ones = [len(record.triples) for record in records], [1] * len(records)
     n_whole = [sum(value.whole for value in check.values) for check in checks]
     n_mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]
-    faultless = [not check.faults for check in checks]
+    is_faultless = [not check.faults for check in checks]
     invented = [len(check.invented) for check in checks]
-    counts = Counter(value.kind for check in checks for value in check.values)
-    said = ",".join(f"{kind} {counts[kind]}" for kind in MATCH_KINDS)
+    n_by_kind = Counter(value.kind for check in checks for value in check.values)
+    kinds = ",".join(f"{kind} {n_by_kind[kind]}" for kind in MATCH_KINDS)
     variants = sum(map(len, checker.lexicon.variants.values()))
-    lexicon = "lexicon:none" if checker.lexicon == Lexicon() else f"lexicon:{variants} variants"
-    total = f"triples:{sum(triples)}"
+    lexicon_remark = "lexicon:none" if checker.lexicon == Lexicon() else f"lexicon:{variants} variants"
+    triples_remark, texts_remark = f"triples:{sum(triples)}", f"texts:{len(texts)}"
     lenient = f"values mentioned (lenient: {100 * THRESHOLD:g} % of the words)|words:normal,e2e:phrases"
-    strict = f"(strict)|{lexicon}"
+    strict = f"(strict)|{lexicon_remark}"
     statistics = {
-        "values_whole": percentage_statistics(n_whole, triples, f"values said whole {strict}|{total}|said:{said}"),
-        "values_lenient": percentage_statistics(n_mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{total}"),
-        "texts_without_faults": percentage_statistics(
-            faultless, ones, f"texts without faults {strict}|texts:{len(texts)}"
+        "values_whole": percentage_statistics(
+            n_whole, triples, f"values said whole {strict}|{triples_remark}|said:{kinds}"
         ),
-        "invented": percentage_statistics(invented, ones, f"invented values per 100 texts {strict}|texts:{len(texts)}"),
+        "values_lenient": percentage_statistics(
+            n_mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{triples_remark}"
+        ),
+        "texts_without_faults": percentage_statistics(
+            is_faultless, ones, f"texts without faults {strict}|{texts_remark}"
+        ),
+        "invented": percentage_statistics(invented, ones, f"invented values per 100 texts {strict}|{texts_remark}"),
     }
-    return ReadValues(checks, mentions, statistics)
+    return CheckedValues(checks, mentions, statistics)

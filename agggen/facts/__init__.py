@@ -1,7 +1,7 @@
 """Facts: contiguous segments of a text, one per event ("who did what to whom"; paper, section 3.1).
 
-A segmenter splits texts into facts that concatenate exactly to the text; whitespace at a boundary belongs to the fact
-before it. ``agggen.facts.config.segmenter`` returns a segmenter by name.
+A segmenter splits each text into facts that concatenate exactly to the text; whitespace at a boundary belongs to the
+fact before it. ``agggen.facts.config.segmenter`` returns a segmenter by name.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def segment_each(segmenter: FactSegmenter, texts: Sequence[str]) -> tuple[dict[s
     if not texts:
         return {}, {}
     try:
-        segmented = segmenter.segment(texts)
-        return {text: check_facts(text, facts) for text, facts in zip(texts, segmented, strict=True)}, {}
+        facts_of_texts = segmenter.segment(texts)
+        return {text: check_facts(text, facts) for text, facts in zip(texts, facts_of_texts, strict=True)}, {}
     except Exception as error:
         if len(texts) == 1:
             return {}, {texts[0]: f"{type(error).__name__}: {error}" if str(error) else type(error).__name__}
-    half = len(texts) // 2
-    facts, errors = segment_each(segmenter, texts[:half])
-    right_facts, right_errors = segment_each(segmenter, texts[half:])
-    return facts | right_facts, errors | right_errors
+    middle = len(texts) // 2
+    facts, errors = segment_each(segmenter, texts[:middle])
+    more_facts, more_errors = segment_each(segmenter, texts[middle:])
+    return facts | more_facts, errors | more_errors
 
 
 def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
@@ -86,11 +86,11 @@ def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
 
 
 class RuleSegmenter:
-    """A segmenter by rules that find the offsets at which facts begin, independently for each text."""
+    """A segmenter whose rules find the offsets at which the facts of a text begin."""
 
     name: str
     rules: Sequence[str]
-    """The definitions of the rules, as hashed by the fingerprint."""
+    """The definitions of the rules, which the fingerprint hashes."""
 
     @property
     def fingerprint(self) -> str:

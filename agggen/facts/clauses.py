@@ -18,12 +18,13 @@ from itertools import pairwise
 from agggen.facts import RuleSegmenter
 from agggen.facts.sentences import SentenceSegmenter, sentence_starts
 
-_BE_HAVE = (
+_FINITE_AUXILIARIES = (
     "is are was were has have had isn't aren't wasn't weren't hasn't haven't doesn't don't didn't can could will would "
     "may might should must cannot can't does do did it's they're there's he's she's that's you'll"
 )
 _VERBS = (
-    f"{_BE_HAVE} serves serve offers offer provides provide sells sell boasts features comes come originates originate "
+    f"{_FINITE_AUXILIARIES} "
+    "serves serve offers offer provides provide sells sell boasts features comes come originates originate "
     "contains contain includes include lies sits stands belongs uses use requires gets get receives earns caters "
     "charges costs plays play runs run leads lead owns bears became began won went made wrote died led held fought "
     "left graduated retired joined served played worked competed competes participated attended received published "
@@ -59,6 +60,7 @@ _PUNCTUATION = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
 _VERB_WINDOW = 9
 """Number of words after "and" in which a verb indicates a coordinated clause."""
 VERSION = "1"
+"""Part of the fingerprint; increase it when the code of the rules changes."""
 
 
 class ClauseSegmenter(RuleSegmenter):
@@ -76,16 +78,16 @@ class ClauseSegmenter(RuleSegmenter):
 def _clause_starts(text: str, begin: int, end: int) -> Iterator[int]:
     """The offsets within one sentence, text[begin:end], at which its second and later facts begin."""
     spans = [match.span() for match in _WORD.finditer(text, begin, end)]
-    raw = [text[start:stop] for start, stop in spans]
-    words = [word.strip(_PUNCTUATION).replace("\u2019", "'") for word in raw]
+    raw_words = [text[start:stop] for start, stop in spans]
+    words = [word.strip(_PUNCTUATION).replace("\u2019", "'") for word in raw_words]
     has_verb = False
-    length = 0
+    n_words = 0
     for index, word in enumerate(words):
-        if has_verb and length >= 2 and index + 1 < len(words) and _opens_clause(raw, words, index):
+        if has_verb and n_words >= 2 and index + 1 < len(words) and _opens_clause(raw_words, words, index):
             yield spans[index][0]
-            has_verb, length = False, 0
+            has_verb, n_words = False, 0
         has_verb = has_verb or word.lower() in _VERB or _is_participle(words, index) or word.lower() in _GERUND
-        length += 1
+        n_words += 1
 
 
 def _is_participle(words: Sequence[str], index: int) -> bool:
@@ -94,39 +96,41 @@ def _is_participle(words: Sequence[str], index: int) -> bool:
     return words[index] in _PARTICIPLE and following in _PREPOSITION
 
 
-def _opens_clause(raw: Sequence[str], words: Sequence[str], index: int) -> bool:
+def _opens_clause(raw_words: Sequence[str], words: Sequence[str], index: int) -> bool:
     """Whether the word at `index` begins a clause, given that the current fact has a verb."""
-    word, lower, before = words[index], words[index].lower(), words[index - 1].lower()
-    after_comma = raw[index - 1].endswith((",", ";", ":", "\u2013")) or raw[index - 1] in ("-", "\u2013", "--")
-    if raw[index - 1].endswith(";"):
+    word, lower_word = words[index], words[index].lower()
+    previous, raw_previous = words[index - 1].lower(), raw_words[index - 1]
+    is_after_comma = raw_previous.endswith((",", ";", ":", "\u2013")) or raw_previous in ("-", "\u2013", "--")
+    if raw_previous.endswith(";"):
         return True
-    if lower in _RELATIVE:
-        return before not in _PREPOSITION
-    if lower == "that":
-        return _is_verb(words, index + 1) and before not in ("is", "was")
-    if lower == "and":
-        return _opens_coordinate(words, index + 1)
-    if lower in _CONJUNCTION:
+    if lower_word in _RELATIVE:
+        return previous not in _PREPOSITION
+    if lower_word == "that":
+        return _is_verb(words, index + 1) and previous not in ("is", "was")
+    if lower_word == "and":
+        return _opens_coordinated_clause(words, index + 1)
+    if lower_word in _CONJUNCTION:
         return True
-    if lower in _AFTER_COMMA:
-        return after_comma
-    if lower in _SUBJECT and (after_comma or (word[:1].isupper() and word != "I" and before not in _AUXILIARY)):
-        return _verb_within(words, index, 5)
-    if after_comma and lower in _VERB:
+    if lower_word in _AFTER_COMMA:
+        return is_after_comma
+    is_capitalised = word[:1].isupper() and word != "I"
+    if lower_word in _SUBJECT and (is_after_comma or (is_capitalised and previous not in _AUXILIARY)):
+        return _has_verb_within(words, index, 5)
+    if is_after_comma and lower_word in _VERB:
         return True
-    if lower in _GERUND:
-        return before not in _AUXILIARY and before not in _PREPOSITION
-    if word in _PARTICIPLE and before not in _AUXILIARY and not before.endswith("ly") and not after_comma:
-        return _is_participle(words, index) and before not in _ADVERB
+    if lower_word in _GERUND:
+        return previous not in _AUXILIARY and previous not in _PREPOSITION
+    if word in _PARTICIPLE and previous not in _AUXILIARY and not previous.endswith("ly") and not is_after_comma:
+        return _is_participle(words, index) and previous not in _ADVERB
     return False
 
 
-def _opens_coordinate(words: Sequence[str], index: int) -> bool:
+def _opens_coordinated_clause(words: Sequence[str], index: int) -> bool:
     """Whether the words from `index`, after "and", begin a clause or verb phrase, not a coordinated noun."""
-    lower = words[index].lower()
-    if _is_verb(words, index) or lower in _RELATIVE or words[index] in _PARTICIPLE or words[index] in _GERUND:
+    lower_word = words[index].lower()
+    if _is_verb(words, index) or lower_word in _RELATIVE or words[index] in _PARTICIPLE or words[index] in _GERUND:
         return True
-    return _verb_within(words, index, _VERB_WINDOW)
+    return _has_verb_within(words, index, _VERB_WINDOW)
 
 
 def _is_verb(words: Sequence[str], index: int) -> bool:
@@ -136,12 +140,12 @@ def _is_verb(words: Sequence[str], index: int) -> bool:
     return word.lower() in _VERB or (len(word) > 4 and word.endswith("ed") and word.islower())
 
 
-def _verb_within(words: Sequence[str], index: int, window: int) -> bool:
+def _has_verb_within(words: Sequence[str], index: int, window: int) -> bool:
     """Whether a finite verb is in the next `window` words, before another conjunction or relative clause."""
     for word in words[index : index + window]:
-        lower = word.lower()
-        if lower in _VERB:
+        lower_word = word.lower()
+        if lower_word in _VERB:
             return True
-        if lower in _RELATIVE or lower in ("and", "but", "that"):
+        if lower_word in _RELATIVE or lower_word in ("and", "but", "that"):
             return False
     return False

@@ -13,12 +13,12 @@ from agggen.facts.tree import Level
 
 SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
 FactSource = Literal["corpus", SegmenterName]
-"""A segmenter, or ``corpus`` if the corpus already has facts."""
+"""A segmenter, or ``corpus`` for the facts that the corpus already has."""
 
 SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
-RULES: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
+RULE_BASED_SEGMENTERS: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
 """Rule-based segmenters: always available, and too fast to need a cache."""
-_ALLENNLP = "agggen_platform.srl.source:AllenNLPFrames"
+_ALLENNLP_FRAMES = "agggen_platform.srl.source:AllenNLPFrames"
 """The frame source for AllenNLP archives; in agggen_platform, since it starts processes and downloads files."""
 
 
@@ -27,7 +27,7 @@ class AllenNLPConfig:
     """An AllenNLP archive, and settings of the worker process that runs the archive."""
 
     archive: str
-    """The path, on each machine, of ``model.tar.gz`` or its unpacked folder. Loading runs code of its author."""
+    """The path of ``model.tar.gz`` or its unpacked folder on each machine. Loading it runs its author's code."""
     sha256: str | None = None
     """The archive's expected digest; None accepts any archive."""
     bert: str | None = None
@@ -35,7 +35,7 @@ class AllenNLPConfig:
     online: bool = False
     """Whether the model may download missing files from the Hugging Face hub."""
     spacy: str | None = None
-    """A folder with a spaCy model, compatible with `environment`, to find predicates. [default: the included tagger]"""
+    """A folder with a spaCy model, compatible with `environment`, to find predicates. [default: the shipped tagger]"""
     environment: str | None = None
     """The virtual environment with AllenNLP. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"""
     device: str = "cpu"
@@ -47,7 +47,7 @@ class AllenNLPConfig:
     timeout: float = 900.0
     """Seconds that the worker process may take to start, and to process a batch."""
     restarts: int = 3
-    """Maximum number of consecutive crashes after which the worker process is restarted."""
+    """Number of consecutive crashes of the worker process that are followed by a restart; one more is an error."""
 
     def __post_init__(self) -> None:
         if "://" in self.archive:
@@ -62,8 +62,8 @@ class AllenNLPConfig:
     def absolute(self) -> AllenNLPConfig:
         """This configuration with absolute paths, for processes with another working directory."""
         paths = ((name, getattr(self, name)) for name in ("archive", "bert", "spacy", "environment"))
-        absolute: dict[str, Any] = {name: str(Path(path).expanduser().absolute()) for name, path in paths if path}
-        return replace(self, **absolute)
+        absolute_paths: dict[str, Any] = {name: str(Path(path).expanduser().absolute()) for name, path in paths if path}
+        return replace(self, **absolute_paths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class FrameSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmenterConfig(FrameSettings):
-    """A segmenter. Raises ConfigError if the source is unknown or lacks a setting that it requires."""
+    """The settings of a segmenter. Raises ConfigError if the source is unknown or a required setting is missing."""
 
     source: SegmenterName = "embedded"
 
@@ -123,7 +123,7 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
     if config.source == "embedded":
         return FrameSegmenter(EmbeddedFrames(), config.level)
     try:
-        frames = resolve_name(_ALLENNLP)
+        frame_source = resolve_name(_ALLENNLP_FRAMES)
     except ModuleNotFoundError as error:
         raise ConfigError(f"facts.source=allennlp needs the package agggen_platform: {error}") from error
-    return FrameSegmenter(frames(config.allennlp), config.level)
+    return FrameSegmenter(frame_source(config.allennlp), config.level)

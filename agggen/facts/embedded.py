@@ -1,4 +1,4 @@
-"""Frames by the included role tagger, without a download, at several hundred sentences per second.
+"""Frames by the shipped role tagger, without a download, at several hundred sentences per second.
 
 The tagger (``agggen.facts.tagger``) was trained on PropBank EWT; its weights are CC BY-SA 4.0, see
 ``agggen/facts/tagger_model/README.md``.
@@ -11,16 +11,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agggen.facts.frames import Frame, Words, frame_of_tags
+from agggen.facts.frames import Frame, Tokens, frame_of_tags
 
 if TYPE_CHECKING:
     from agggen.facts.tagger.store import RoleTagger
 
-SHIPPED = Path(__file__).with_name("tagger_model")
+TAGGER_FOLDER = Path(__file__).with_name("tagger_model")
 
 
 class EmbeddedFrames:
-    """A frame source with the included tagger, which is loaded on first use, once per process.
+    """A frame source with the shipped tagger, which is loaded on first use, once per process.
 
     Raises:
         BundleError: a file of the tagger is missing or modified (raised on first use).
@@ -33,17 +33,16 @@ class EmbeddedFrames:
         """Identifies the tagger's files."""
         from agggen.facts.tagger.store import tagger_fingerprint
 
-        return f"{self.name}-{tagger_fingerprint(SHIPPED)[:16]}"
+        return f"{self.name}-{tagger_fingerprint(TAGGER_FOLDER)[:16]}"
 
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+    def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in the order of their predicates; faster with many sentences per call."""
-        tagged = _tagger().tag([sentence.words for sentence in sentences])
-        decoded = ([frame_of_tags(tags) for tags in frames] for frames in tagged)
-        return [tuple(frame for frame in frames if frame is not None) for frames in decoded]
+        tags_of_sentences = _tagger().tag([sentence.words for sentence in sentences])
+        return [tuple(filter(None, map(frame_of_tags, tags_of_frames))) for tags_of_frames in tags_of_sentences]
 
 
 @cache
 def _tagger() -> RoleTagger:
     from agggen.facts.tagger.store import load_tagger
 
-    return load_tagger(SHIPPED)
+    return load_tagger(TAGGER_FOLDER)

@@ -24,8 +24,8 @@ class FrameSegmenter:
 
     @property
     def fingerprint(self) -> str:
-        segmentation = (tree.RULES, grouping.RULES, words.RULES, SentenceSegmenter().fingerprint)
-        return rules_fingerprint(self.name, self.source.fingerprint, self.level, *segmentation)
+        rules = (tree.RULES, grouping.RULES, words.RULES, SentenceSegmenter().fingerprint)
+        return rules_fingerprint(self.name, self.source.fingerprint, self.level, *rules)
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The facts of each text; whitespace between two facts belongs to the first.
@@ -35,17 +35,22 @@ class FrameSegmenter:
         """
         facts = []
         for text, sentences in zip(texts, self.sentences(texts), strict=True):
-            starts = [(sentence, word) for sentence in sentences for word in fact_starts(sentence, self.level)]
-            facts.append(cut(text, [sentence.words.spans[word][0] for sentence, word in starts]))
+            starts = [
+                sentence.tokens.spans[index][0] for sentence in sentences for index in fact_starts(sentence, self.level)
+            ]
+            facts.append(cut(text, starts))
         return facts
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
         """The sentences of each text with their frames."""
-        split = [split_sentences(text) for text in texts]
+        sentences_of_texts = [split_sentences(text) for text in texts]
         # Frames depend on the words only, so each distinct sentence is tagged once.
-        distinct = {sentence.words: sentence for sentences in split for sentence in sentences}
+        distinct = {sentence.words: sentence for sentences in sentences_of_texts for sentence in sentences}
         frames = self.source.frames(list(distinct.values())) if distinct else []
         if len(frames) != len(distinct):
             raise AggGenError(f"{self.source.name} returned frames of {len(frames)} of {len(distinct)} sentences")
         frames_of = dict(zip(distinct, frames, strict=True))
-        return [tuple(Sentence(sentence, frames_of[sentence.words]) for sentence in sentences) for sentences in split]
+        return [
+            tuple(Sentence(sentence, frames_of[sentence.words]) for sentence in sentences)
+            for sentences in sentences_of_texts
+        ]

@@ -34,6 +34,8 @@ class Phrase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
+    """A predicate with its arguments."""
+
     predicate: int
     """Index of the predicate's first word."""
     phrases: tuple[Phrase, ...]
@@ -49,7 +51,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Tokens:
     """The words of a sentence, in order and without overlap, and their character spans [start, end) in the text."""
 
     words: tuple[str, ...]
@@ -58,7 +60,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    words: Words
+    """A sentence with its frames."""
+
+    tokens: Tokens
     frames: tuple[Frame, ...]
 
 
@@ -75,7 +79,7 @@ class FrameSource(Protocol):
         """Identifies the source's model and settings."""
         ...
 
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+    def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in any order. Callers pass as many sentences as possible in one call.
 
         Raises:

@@ -26,7 +26,7 @@ from itertools import pairwise
 from agggen.facts.frames import Sentence
 from agggen.facts.tree import CONJUNCTIONS, Level, Node, build_tree
 
-_OPENING = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
+_OPENING_MARKS = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
 RULES = "1"
 """Part of segmenters' fingerprints; increase it when this module's rules change."""
 
@@ -36,7 +36,7 @@ Owners = list[Node | None]
 
 def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
     """The indices of the words at which a sentence's facts begin: 0, ...; empty for a sentence without words."""
-    words = sentence.words.words
+    words = sentence.tokens.words
     if not words:
         return []
     owners: Owners = [None] * len(words)
@@ -70,9 +70,9 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
         phrase = node.phrases[number]
         if phrase.start < start:
             continue  # in an antecedent, which belongs to the governing fact
-        at_beginning = number == 0 and not phrase.is_predicate
+        is_at_beginning = number == 0 and not phrase.is_predicate
         for index, child in enumerate(children):
-            begin = None if at_beginning else _start_after_antecedent(child, phrase.role)
+            begin = None if is_at_beginning else _start_after_antecedent(child, phrase.role)
             if begin is None:
                 begin = child.start if index else phrase.start
             if index and begin == child.start:  # words between two children are assigned by `_assign_remaining`
@@ -86,20 +86,21 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
 
 
 def _start_after_antecedent(child: Node, role: str) -> int | None:
-    """The index of the first word of clause `child` after its antecedent; None if both belong to one fact.
+    """The index of the first word of clause `child` after its antecedent; None if the antecedent belongs to its fact.
 
     Args:
         role: the role of the governing frame's argument that contains the clause.
     """
-    predicate = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
-    first = next((number for number in range(predicate) if child.phrases[number].role.startswith("R-")), None)
-    if first is None:
+    n_before_predicate = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
+    relative = (number for number in range(n_before_predicate) if child.phrases[number].role.startswith("R-"))
+    n_antecedent = next(relative, None)  # number of phrases of the antecedent
+    if n_antecedent is None:
         if role != "ARG2":
             return None
-        first = int(child.phrases[0].is_core)
-        if predicate == 2 and first and child.phrases[1].end - child.phrases[1].start == 1:
-            first = 2
-    return child.phrases[first - 1].end if first else child.start
+        n_antecedent = int(child.phrases[0].is_core)
+        if n_before_predicate == 2 and n_antecedent and child.phrases[1].end - child.phrases[1].start == 1:
+            n_antecedent = 2
+    return child.phrases[n_antecedent - 1].end if n_antecedent else child.start
 
 
 def _assign_remaining(words: tuple[str, ...], owners: Owners, level: Level) -> None:
@@ -121,16 +122,17 @@ def _is_word(word: str) -> bool:
 
 def _is_opening(words: tuple[str, ...], index: int) -> bool:
     """Whether a word is an opening bracket or quote; of straight quotes, the first, third, ... are opening."""
-    return words[index] in _OPENING or (words[index] == '"' and words[:index].count('"') % 2 == 0)
+    return words[index] in _OPENING_MARKS or (words[index] == '"' and words[:index].count('"') % 2 == 0)
 
 
 def _merge_function_words(words: tuple[str, ...], starts: list[int]) -> list[int]:
     """`starts` after merging punctuation with the preceding fact and conjunctions with the following fact."""
     merged: list[int] = []
-    joins_next = True  # the first fact
+    joins_previous = True  # the first fact begins at 0 in any case
     for start, end in pairwise((*starts, len(words))):
-        forms = [word.lower() for word in words[start:end] if _is_word(word)]
-        if forms and not joins_next:
+        fact_words = [word.lower() for word in words[start:end] if _is_word(word)]
+        if fact_words and not joins_previous:
             merged.append(start)
-        joins_next = (joins_next and not forms) or (bool(forms) and all(word in CONJUNCTIONS for word in forms))
+        only_conjunctions = bool(fact_words) and all(word in CONJUNCTIONS for word in fact_words)
+        joins_previous = only_conjunctions or (joins_previous and not fact_words)
     return [0, *merged]

@@ -17,7 +17,7 @@ _TITLES = (
     "Mr Mrs Ms Dr Prof St Ste Mt Ft Gen Col Lt Sgt Capt Cmdr Adm Gov Sen Rep Rev Hon Pres Jr Sr vs "
     "approx ca cf al Fig Trans Inf Syst Admin Sci Abh Math Phys Chem Proc Univ Semin"
 )
-_BEFORE_NUMBERS = "No Nos Vol Op pp p"
+_ABBREVIATIONS_BEFORE_NUMBERS = "No Nos Vol Op pp p"
 # Words that begin a new sentence after dotted initials.
 _OPENERS = (
     "The This That These Those It Its It's He She His Her They Their There In On At One Another As With From "
@@ -31,9 +31,9 @@ _BOUNDARY = (
 
 _SENTENCE_END = re.compile(_BOUNDARY)
 _TITLE = re.compile(rf"(?<![\w.])(?:{'|'.join(_TITLES.split())})$")
-_BEFORE_NUMBER = re.compile(rf"(?<![\w.])(?:{'|'.join(_BEFORE_NUMBERS.split())})$")
+_ABBREVIATION_BEFORE_NUMBER = re.compile(rf"(?<![\w.])(?:{'|'.join(_ABBREVIATIONS_BEFORE_NUMBERS.split())})$")
 _INITIAL = re.compile(r"(?<![\w'])[A-Z\u00c0-\u00de]$")
-_DOTTED = re.compile(r"(?:\b[A-Za-z]\.){1,}\s?[A-Za-z]$")
+_DOTTED_INITIALS = re.compile(r"(?:\b[A-Za-z]\.){1,}\s?[A-Za-z]$")
 _OPENER = re.compile(rf"[\"'(\[]*(?:{'|'.join(_OPENERS.split())})\b")
 
 
@@ -46,10 +46,10 @@ def sentence_starts(text: str) -> Iterator[int]:
 
 def _ends_a_sentence(text: str, stop: int, following: int) -> bool:
     """Whether the full stop at `stop` ends a sentence; `following` is the offset of the next word."""
-    before = text[max(0, stop - 24) : stop]
-    if _TITLE.search(before) or (text[following].isdigit() and _BEFORE_NUMBER.search(before)):
+    preceding = text[max(0, stop - 24) : stop]
+    if _TITLE.search(preceding) or (text[following].isdigit() and _ABBREVIATION_BEFORE_NUMBER.search(preceding)):
         return False
-    if _INITIAL.search(before) or _DOTTED.search(before):
+    if _INITIAL.search(preceding) or _DOTTED_INITIALS.search(preceding):
         return _OPENER.match(text, following) is not None
     return True
 
@@ -58,5 +58,5 @@ class SentenceSegmenter(RuleSegmenter):
     """A segmenter with one fact per sentence."""
 
     name = "sentences"
-    rules = (_BOUNDARY, _TITLES, _BEFORE_NUMBERS, _OPENERS, _INITIAL.pattern, _DOTTED.pattern)
+    rules = (_BOUNDARY, _TITLES, _ABBREVIATIONS_BEFORE_NUMBERS, _OPENERS, _INITIAL.pattern, _DOTTED_INITIALS.pattern)
     starts = staticmethod(sentence_starts)

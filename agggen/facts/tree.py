@@ -58,7 +58,7 @@ def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:
         if has_arguments and frame.end - frame.start >= MIN_WORDS:
             frame_of_span.setdefault((frame.start, frame.end), frame)
     roots: list[Node] = []
-    words = sentence.words.words
+    words = sentence.tokens.words
     for frame in frame_of_span.values():
         _insert(frame, roots, 0, len(words), words, level)
     return roots
@@ -100,7 +100,7 @@ def _trim(frame: Frame, start: int, end: int) -> Node | None:
 
 
 def _insert_coordinate(frame: Frame, outer: Node, nodes: list[Node], words: Sequence[str]) -> None:
-    """Inserts before `outer` a frame whose predicate is between phrases of `outer`, if the two are coordinates."""
+    """Inserts a frame whose predicate is between two phrases of `outer` before `outer`, if both are coordinates."""
     n_shared = next(number for number, phrase in enumerate(outer.phrases) if phrase.start > frame.predicate)
     shared, remaining = outer.phrases[:n_shared], outer.phrases[n_shared:]
     first_predicate = next(phrase.start for phrase in outer.phrases if phrase.is_predicate)
@@ -110,10 +110,10 @@ def _insert_coordinate(frame: Frame, outer: Node, nodes: list[Node], words: Sequ
         frame.predicate, (Phrase("V", frame.predicate, frame.predicate + 1),)
     )
     position = nodes.index(outer)
-    joined = any(word.lower() in CONJUNCTIONS for word in words[node.end : first_predicate])
+    is_joined = any(word.lower() in CONJUNCTIONS for word in words[node.end : first_predicate])
     # "has A, is B and was C": the coordinate after `outer` is joined by the conjunction.
-    joined = joined or any(other.is_coordinate for other in nodes[position + 1 : position + 2])
-    if not joined or any(number < n_shared for number in outer.children):
+    is_joined = is_joined or any(following.is_coordinate for following in nodes[position + 1 : position + 2])
+    if not is_joined or any(number < n_shared for number in outer.children):
         return
     node.phrases = (*shared, *node.phrases)
     outer.children = {number - n_shared: children for number, children in outer.children.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from agggen.facts.frames import Words
+from agggen.facts.frames import Tokens
 from agggen.facts.sentences import sentence_starts
 
 _APOSTROPHE = "['\u2019]"
@@ -25,14 +25,15 @@ _WORD_RULES = rf"""
 """
 _WORD = re.compile(_WORD_RULES, re.VERBOSE | re.IGNORECASE)
 RULES = f"1 {_WORD_RULES}"
+"""Part of segmenters' fingerprints; increase the number when the code of this module changes."""
 
 
-def split_sentences(text: str) -> tuple[Words, ...]:
+def split_sentences(text: str) -> tuple[Tokens, ...]:
     """The words of each sentence (``agggen.facts.sentences``); each visible character is in exactly one word."""
     edges = pairwise((0, *sentence_starts(text), len(text)))
     sentences = (list(_WORD.finditer(text, start, end)) for start, end in edges)
     return tuple(
-        Words(tuple(match.group() for match in matches), tuple(match.span() for match in matches))
+        Tokens(tuple(match.group() for match in matches), tuple(match.span() for match in matches))
         for matches in sentences
         if matches
     )

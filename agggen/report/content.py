@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Cell = str | int | float | None
 """The content of a table's cell; None if it is empty."""
 
-OURS = "this report"
-"""The name of the evaluated model's row in the table of published systems."""
+OUR_NAME = "this report"
+"""The name of the evaluated model in the table of published systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Measure:
         """The JSON form; undefined numbers are null."""
         if self.score is None:
             return {"name": self.name, "value": None, "not_computed": self.reason}
-        interval = list(map(finite, self.interval)) if self.interval else None
-        value, signature = finite(self.score.value), self.score.signature
+        interval = list(map(finite_or_none, self.interval)) if self.interval else None
+        value, signature = finite_or_none(self.score.value), self.score.signature
         return {"name": self.name, "value": value, "interval_95": interval, "signature": signature}
 
 
@@ -50,8 +50,8 @@ class Table:
     caption: str
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
-    mixed: bool = False
-    """Whether columns have numbers of different kinds, so that the number of digits is chosen per cell."""
+    has_mixed_units: bool = False
+    """Whether the numbers of a column have different units, so that the number of digits is chosen per cell."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -64,21 +64,21 @@ class Table:
         return [[row.get(name) for row in self.rows] for name in self.columns]
 
     @property
-    def numbers(self) -> tuple[bool, ...]:
+    def is_numeric(self) -> tuple[bool, ...]:
         """Whether each column, except the first, contains only numbers."""
         return (False, *(all(isinstance(cell, int | float | None) for cell in cells) for cells in self._cells[1:]))
 
     def formatted(self) -> list[tuple[str, ...]]:
         columns = []
         for cells in self._cells:
-            large = any(isinstance(cell, float) and abs(cell) >= 10 for cell in cells)
-            digits = None if self.mixed else 2 if large else 4
+            is_large = any(isinstance(cell, float) and abs(cell) >= 10 for cell in cells)
+            digits = None if self.has_mixed_units else 2 if is_large else 4
             columns.append([format_cell(cell, digits) for cell in cells])
         return list(zip(*columns, strict=True))
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """The rows with all columns; numbers that are not finite are None."""
-        return [{name: finite(row.get(name)) for name in self.columns} for row in self.rows]
+        return [{name: finite_or_none(row.get(name)) for name in self.columns} for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,13 @@ class Section:
             value = measure.score.value if measure.score else None
             signature = measure.score.signature if measure.score else f"not computed: {measure.reason}"
             rows.append({"score": measure.name, "value": value, "95 % interval": interval, "signature": signature})
-        return Table(self.title, rows, self.note, mixed=True)
+        return Table(self.title, rows, self.note, has_mixed_units=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
+    """A bar of a chart."""
+
     label: str
     """The name of the category on its first bar; empty on its other bars."""
     series: int
@@ -125,9 +127,9 @@ class Chart:
     def bars(self) -> list[Bar]:
         """The bars from top to bottom, without undefined values."""
         values = [value for series in self.series.values() for value in series]
-        highest = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
+        max_value = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
         return [
-            Bar(category if number == 0 else "", number, f"{format_cell(value, 1)} {name}", max(value, 0) / highest)
+            Bar(category if number == 0 else "", number, f"{format_cell(value, 1)} {name}", max(value, 0) / max_value)
             for index, category in enumerate(self.categories)
             for number, (name, series) in enumerate(self.series.items())
             if (value := series[index]) is not None and math.isfinite(value)
@@ -158,7 +160,7 @@ class Row:
         return [(kind, error) for kind in kinds for error in getattr(self.slot_errors, kind)]
 
     @property
-    def not_whole(self) -> dict[str, str]:
+    def incomplete_values(self) -> dict[str, str]:
         """Predicates whose values are not whole in the text (strict check), each with ``part`` or ``missing``."""
         checks = zip(self.record.predicates, self.check.values, strict=True)
         return {name: check.kind for name, check in checks if not check.whole}
@@ -170,8 +172,8 @@ class Row:
             "text": self.text,
             "plan": None if self.plan is None else str(self.plan),
             "facts": [fact.as_dict(self.text) for fact in self.facts],
-            "scores": {name: finite(value) for name, value in self.scores.items()},
-            "not_whole": self.not_whole,
+            "scores": {name: finite_or_none(value) for name, value in self.scores.items()},
+            "not_whole": self.incomplete_values,
             "invented": list(self.check.invented),
             "faults": list(self.check.faults),
             "not_mentioned_lenient": dict(self.unmentioned),
@@ -207,7 +209,7 @@ class Report:
 
     def run_table(self) -> Table:
         rows = [{"name": name, "value": value} for name, value in self.run.items()]
-        return Table("Bundle, data, settings and machine of this evaluation", rows, mixed=True)
+        return Table("Bundle, data, settings and machine of this evaluation", rows, has_mixed_units=True)
 
     def __repr__(self) -> str:
         lines = [f"{name} = {format_cell(score.value)} ({score.signature})" for name, score in self._scores().items()]
@@ -249,7 +251,7 @@ class Report:
         }
 
 
-def finite(value: Any) -> Any:
+def finite_or_none(value: Any) -> Any:
     """`value`, or None for NaN and infinity, which JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -20,7 +20,7 @@ from agggen.datasets import fingerprint_of
 from agggen.evaluation.held_out import alignments, generate_outputs
 from agggen.evaluation.published import board_for
 from agggen.evaluation.significance import RESAMPLES
-from agggen.evaluation.values import read_values
+from agggen.evaluation.values import check_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
@@ -39,10 +39,11 @@ class Task:
 
     bundle: Bundle
     path: Path
+    """The bundle's local folder."""
     address: str
     """The bundle's address in the command."""
     corpus: str
-    """The names of corpus and split are those of the catalogue, if it has the corpus."""
+    """The name of the corpus; the name in the catalogue if the catalogue has the corpus."""
     split: str
     records: Sequence[Record]
     split_size: int
@@ -51,7 +52,7 @@ class Task:
     metrics: TextMetrics
     command: str
     segmenter: FactSegmenter
-    """For references without facts."""
+    """Segments references without facts."""
     device: str = "cpu"
     """See `agggen.tensors.device_of`."""
 
@@ -94,7 +95,7 @@ class Task:
 def trained_on(bundle: Bundle) -> str | None:
     """The catalogue's corpus, or "a part of" it, on which a bundle was trained; None if unknown."""
     corpus = bundle.config.get("corpus")
-    if not isinstance(corpus, Mapping) or corpus.get("name") not in {known.name for known in list_corpora()}:
+    if not isinstance(corpus, Mapping) or corpus.get("name") not in {entry.name for entry in list_corpora()}:
         return None
     return f"a part of {corpus['name']}" if corpus.get("limit") else str(corpus["name"])
 
@@ -147,22 +148,23 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     """
     generator = task.bundle.generator(task.device)
     start = time.monotonic()
-    held_out = generate_outputs(generator, task.records, task.config, N_BEST, progress)
+    output = generate_outputs(generator, task.records, task.config, N_BEST, progress)
     generation_end = time.monotonic()
-    records, texts = held_out.records, held_out.texts
+    records, texts = output.records, output.texts
     scores = text_scores(task.metrics, records, texts, task.seed)
-    values = read_values(records, texts, generator.checker)
-    plans, facts = zip(*((generation.plan, generation.facts) for generation in held_out.generations), strict=True)
+    values = check_values(records, texts, generator.checker)
+    plans, facts = zip(*((generation.plan, generation.facts) for generation in output.generations), strict=True)
     rows = rows_of(records, texts, values, plans, facts, scores.segment_scores)
     sections = scores.sections + model_sections(
-        held_out, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
+        output, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
     )
     for section in sections:
         for measure in section.measures:
             if measure.score is None:
                 note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
     seconds = {"writing": generation_end - start, "scoring": time.monotonic() - generation_end}
-    board, why = board_for(task.corpus, task.split, len(task.records), task.metrics.protocol, trained_on(task.bundle))
+    protocol, training_corpus = task.metrics.protocol, trained_on(task.bundle)
+    board, reason = board_for(task.corpus, task.split, len(task.records), protocol, training_corpus)
     return build(
         f"{task.title} on {task.corpus} {task.split}",
         task.identity,
@@ -171,7 +173,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
         sections,
         scores.plain,
         reference_groups(records, task.segmenter),
-        compare_with_published(board, sections) if board else (None, why),
+        compare_with_published(board, sections) if board else (None, reason),
         task.partial,
         task.seed,
     )

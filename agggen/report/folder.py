@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agggen.errors import ConfigError
-from agggen.report.content import Report, finite
+from agggen.report.content import Report, finite_or_none
 from agggen.report.page import to_html
 
 FORMAT = 1
@@ -30,7 +30,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "title": report.title,
         "identity": dict(report.identity),
         "partial": report.partial or None,
-        "run": {name: finite(value) for name, value in report.run.items()},
+        "run": {name: finite_or_none(value) for name, value in report.run.items()},
         "scores": {
             section.key: {
                 "title": section.title,
@@ -71,15 +71,15 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
         foreign_file = foreign_files[0] if "report.json" in names else names[0]
         raise ConfigError(f"{folder} has {foreign_file}, which is not part of a report; name another folder")
     try:
-        existing = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
+        existing_identity = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{folder / 'report.json'} is not a valid report; remove it, or name another folder"
         ) from error
-    if existing != dict(identity):
-        changed = [name for name in identity if existing.get(name) != identity[name]] or ["settings"]
+    if existing_identity != dict(identity):
+        changed_names = [name for name in identity if existing_identity.get(name) != identity[name]] or ["settings"]
         raise ConfigError(
-            f"{folder} has the report of another evaluation (its {changed[0].replace('_', ' ')} differs); "
+            f"{folder} has the report of another evaluation (its {changed_names[0].replace('_', ' ')} differs); "
             "name another folder, or remove it"
         )
 
@@ -95,19 +95,20 @@ def write_report(folder: Path, report: Report) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        new, old = temporary / "new", temporary / "old"
-        new.mkdir()
+        new_folder, old_folder = temporary / "new", temporary / "old"
+        new_folder.mkdir()
         rows = "".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in report.rows)
-        _write(new / "records.jsonl", rows)
-        _write(new / "report.json", json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
-        _write(new / "report.html", to_html(report))
+        _write(new_folder / "records.jsonl", rows)
+        scores = json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1)
+        _write(new_folder / "report.json", scores + "\n")
+        _write(new_folder / "report.html", to_html(report))
         if folder.exists():
-            os.rename(folder, old)
+            os.rename(folder, old_folder)
         try:
-            os.rename(new, folder)
+            os.rename(new_folder, folder)
         except OSError:
-            if old.exists():
-                os.rename(old, folder)
+            if old_folder.exists():
+                os.rename(old_folder, folder)
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

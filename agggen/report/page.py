@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from agggen.checks import CheckedText
 from agggen.display import split_at_spans
 from agggen.generation.results import WrittenFact
-from agggen.report.content import OURS, Report, Row, format_cell
+from agggen.report.content import OUR_NAME, Report, Row, format_cell
 
 MAX_ROWS = 30
 """Maximum number of sampled rows; maximum number of rows with the most faults."""
@@ -33,16 +33,16 @@ def to_html(report: Report) -> str:
     templates = environment()
     templates.filters |= {"pieces": pieces, "format_cell": format_cell, "triples_of": triples_of}
     page = templates.get_template("page.html.jinja").render(
-        report=report, samples=sample_rows(report), worst=most_faulty(report), ours=OURS, colours=FACT_COLOURS
+        report=report, samples=sample_rows(report), worst=most_faulty(report), ours=OUR_NAME, colours=FACT_COLOURS
     )
     return _INVALID_IN_HTML.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
 def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> None:
     """Writes the page of `agggen check`: texts with marked spans and verdicts, in descending order of risk."""
-    riskiest = sorted(checked, key=lambda entry: -entry.risk)
+    by_risk = sorted(checked, key=lambda entry: -entry.risk)
     template = environment().get_template("checks.html.jinja")
-    path.write_text(template.render(name=name, checked=riskiest, pieces=split_at_spans), encoding="utf-8")
+    path.write_text(template.render(name=name, checked=by_risk, pieces=split_at_spans), encoding="utf-8")
 
 
 def sample_rows(report: Report) -> list[Row]:
@@ -70,5 +70,5 @@ def pieces(row: Row) -> list[tuple[int, str]]:
 
 def triples_of(row: Row, fact: WrittenFact) -> str:
     """A fact's triples as one line, or ``no triple``."""
-    triples = dict(zip(row.record.predicates, row.record.triples, strict=True))
-    return "; ".join(str(triples.get(name, name)) for name in fact.predicates) or "no triple"
+    triple_of = dict(zip(row.record.predicates, row.record.triples, strict=True))
+    return "; ".join(str(triple_of.get(name, name)) for name in fact.predicates) or "no triple"

@@ -28,12 +28,12 @@ def check_review(path: Path) -> None:
 
 def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
     """Writes the table, with a byte order mark, so that spreadsheets read it as UTF-8."""
-    file = io.StringIO(newline="")
-    rows = csv.writer(file)
-    rows.writerow(COLUMNS)
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(COLUMNS)
     for entry in checked:
         triples = entry.record.as_dict()["triples"]
-        cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
+        triples_cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
         faults = "\n".join([*entry.faults, *entry.doubts])
-        rows.writerow((entry.record.id, cell, entry.text, f"{entry.risk:.4f}", faults, ""))
-    path.write_text(file.getvalue(), encoding="utf-8-sig", errors="backslashreplace", newline="")
+        writer.writerow((entry.record.id, triples_cell, entry.text, f"{entry.risk:.4f}", faults, ""))
+    path.write_text(buffer.getvalue(), encoding="utf-8-sig", errors="backslashreplace", newline="")

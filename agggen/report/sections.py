@@ -16,17 +16,17 @@ from agggen.evaluation.alignments import Positions, alignment_statistics
 from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
 from agggen.evaluation.held_out import ModelOutput
 from agggen.evaluation.java import package_version
-from agggen.evaluation.plans import Predicates, plan_statistics, with_plans
-from agggen.evaluation.protocols import PROTOCOLS, known_metrics, measure
+from agggen.evaluation.plans import Predicates, indexed_reference_plans, plan_statistics
+from agggen.evaluation.protocols import PROTOCOLS, measure, requested_metrics
 from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.evaluation.significance import confidence_interval
 from agggen.evaluation.systems import slot_statistics
-from agggen.evaluation.values import FULFILLED, VALUES
+from agggen.evaluation.values import FULFILLED_SIGNATURE, VALUE_METRICS
 from agggen.records import Plan, Record
 from agggen.report.content import Measure, Row, Section
 
 PLAIN = "plain"
-_WITH_JAVA = frozenset({"meteor", "rouge_l", "cider"})
+_JAVA_METRICS = frozenset({"meteor", "rouge_l", "cider"})
 _TITLES = {
     "plain": "Texts against references: sacreBLEU",
     "e2e": "Texts against references: the E2E challenge's scorer",
@@ -66,8 +66,8 @@ class TextMetrics:
 
     def __post_init__(self) -> None:
         """Raises AggGenError if protocol or metric is unknown, or a requested metric needs a missing Java runtime."""
-        known_metrics(self.protocol, self.metrics)
-        for name in _WITH_JAVA.intersection(self.metrics or ()):
+        requested_metrics(self.protocol, self.metrics)
+        for name in _JAVA_METRICS.intersection(self.metrics or ()):
             package_version()
             if shutil.which("java") is None:
                 raise ConfigError(f"{name} needs a Java runtime, and no `java` is on the PATH")
@@ -89,25 +89,27 @@ class TextScores:
     """By ``protocol/metric``: the score of each text."""
 
 
-def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0) -> TextScores:
+def text_scores(
+    text_metrics: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0
+) -> TextScores:
     """Scores the text of each record by the chosen protocol and by protocol `plain`.
 
     Raises:
         AggGenError: a requested metric cannot be computed, or a record has no reference.
     """
     references = [[reference.text for reference in record.references] for record in records]
-    plain = measure(PLAIN, texts, references)
+    plain_statistics = measure(PLAIN, texts, references)
     reasons: dict[str, str] = {}
-    if choice.protocol == PLAIN:
-        by_protocol = {PLAIN: {name: plain[name] for name in choice.metrics or PROTOCOLS[PLAIN]}}
+    if text_metrics.protocol == PLAIN:
+        by_protocol = {PLAIN: {name: plain_statistics[name] for name in text_metrics.metrics or PROTOCOLS[PLAIN]}}
     else:
-        chosen, reasons = _statistics_and_reasons(choice, texts, references)
-        by_protocol = {choice.protocol: chosen, PLAIN: plain}
-    scores = TextScores([], plain, {})
+        protocol_statistics, reasons = _statistics_and_reasons(text_metrics, texts, references)
+        by_protocol = {text_metrics.protocol: protocol_statistics, PLAIN: plain_statistics}
+    scores = TextScores([], plain_statistics, {})
     for protocol, metrics in by_protocol.items():
-        measures = {item.name: item for item in to_measures(metrics, seed)}
-        if protocol == choice.protocol:
-            measures |= {name: Measure(name, None, None, why) for name, why in reasons.items()}
+        measures = {measured.name: measured for measured in to_measures(metrics, seed)}
+        if protocol == text_metrics.protocol:
+            measures |= {name: Measure(name, None, None, reason) for name, reason in reasons.items()}
         ordered = [measures[name] for name in PROTOCOLS[protocol] if name in measures]
         note = "In percent." if protocol != "e2e" else "In percent; NIST and CIDEr as the tools print them."
         note += " TER: lower is better." if "ter" in PROTOCOLS[protocol] else ""
@@ -119,19 +121,19 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
 
 
 def _statistics_and_reasons(
-    choice: TextMetrics, texts: Sequence[str], references: Sequence[Sequence[str]]
+    text_metrics: TextMetrics, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[dict[str, SegmentStatistics], dict[str, str]]:
     """(statistics by metric, reasons by metric that cannot be computed); raises for requested metrics."""
     try:
-        return measure(choice.protocol, texts, references, choice.metrics), {}
+        return measure(text_metrics.protocol, texts, references, text_metrics.metrics), {}
     except AggGenError:
-        if choice.metrics is not None:
+        if text_metrics.metrics is not None:
             raise
     statistics: dict[str, SegmentStatistics] = {}
     reasons = {}
-    for name in PROTOCOLS[choice.protocol]:
+    for name in PROTOCOLS[text_metrics.protocol]:
         try:
-            statistics |= measure(choice.protocol, texts, references, [name])
+            statistics |= measure(text_metrics.protocol, texts, references, [name])
         except AggGenError as error:
             reasons[name] = str(error)
     return statistics, reasons
@@ -143,23 +145,23 @@ def _statistics_and_reasons(
 def model_sections(
     output: ModelOutput,
     rows: Sequence[Row],
-    aligned: Alignments,
+    alignments: Alignments,
     values: Mapping[str, SegmentStatistics],
     ablation: str,
     seed: int,
 ) -> list[Section]:
     """The sections on values, plans, alignments and diversity; with an ablation, without the most likely plans."""
-    with_reference_plans = with_plans(output.records)
+    with_reference_plans = indexed_reference_plans(output.records)
     references = [plans for _, plans in with_reference_plans]
     predicates = [output.records[index].predicates for index, _ in with_reference_plans]
     text_plans = [output.generations[index].plan for index, _ in with_reference_plans]
-    most_likely = [output.planned[index] for index, _ in with_reference_plans] if ablation == "none" else []
+    most_likely = [output.most_likely_plans[index] for index, _ in with_reference_plans] if ablation == "none" else []
     n_best = [[(generation.text, generation.plan) for generation in result] for result in output.n_best]
     sections = [
         faithfulness(rows, values, seed),
         plans("text_plans", "Plans of the texts", text_plans, references, seed, predicates),
         plans("plans", "Most likely plans, independent of the texts", most_likely, references, seed, predicates),
-        alignment(aligned, seed),
+        alignment(alignments, seed),
         diversity(output.texts, n_best, seed),
     ]
     return [section for section in sections if section is not None]
@@ -168,19 +170,19 @@ def model_sections(
 def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], seed: int) -> Section:
     """Faithfulness of the texts to the records: values, and slot errors if the corpus has slots."""
     statistics = dict(values)
-    planned = [row for row in rows if row.facts]
-    if planned:
-        counts = [(not row.check.faults and not any(fact.missing for fact in row.facts), 1) for row in planned]
-        statistics["fulfilled"] = quotient_statistics(counts, f"{FULFILLED}|texts:{len(counts)}")
+    rows_with_facts = [row for row in rows if row.facts]
+    if rows_with_facts:
+        counts = [(not row.check.faults and not any(fact.missing for fact in row.facts), 1) for row in rows_with_facts]
+        statistics["fulfilled"] = quotient_statistics(counts, f"{FULFILLED_SIGNATURE}|texts:{len(counts)}")
     if all(row.slot_errors is not None for row in rows):
         records, texts = [row.record for row in rows], [row.text for row in rows]
         statistics |= slot_statistics(records, texts)
         plain = slot_statistics(records, texts, "plain")
         statistics |= {f"ser_plain.{name.removeprefix('ser.')}": statistic for name, statistic in plain.items()}
     note = (
-        "".join(f"{name}: {meaning}. " for name, meaning in VALUES.items())
-        + 'fulfilled: a fraction (strict). Slot errors, in percent: ser. by the reading "published", ser_plain. by the '
-        'reading "plain". All checks use words and patterns and are sometimes wrong.'
+        "".join(f"{name}: {meaning}. " for name, meaning in VALUE_METRICS.items())
+        + 'fulfilled: a fraction (strict). Slot errors, in percent: "ser." with the published patterns, "ser_plain." '
+        "with the plain patterns. All checks use words and patterns and are sometimes wrong."
     )
     return Section("faithfulness", "Faithfulness of the texts to the records", to_measures(statistics, seed), note)
 
@@ -196,14 +198,14 @@ def plans(
     """Agreement of `predicted` with the plans of the references; None if `predicted` is empty."""
     if not predicted:
         return None
-    note = "From 0 to 1; tau from -1 to 1; groups: a number. human_: references compared with each other."
+    note = 'From 0 to 1; tau from -1 to 1; groups: a number. "human_": the references are compared with each other.'
     return Section(key, title, to_measures(plan_statistics(predicted, references, predicates), seed), note)
 
 
-def alignment(aligned: Alignments, seed: int) -> Section | None:
+def alignment(alignments: Alignments, seed: int) -> Section | None:
     """Agreement of predicted with gold alignments of the references; None without gold alignments."""
     measures: list[Measure] = []
-    for aligner, (predicted, gold) in aligned.items():
+    for aligner, (predicted, gold) in alignments.items():
         measures += to_measures(alignment_statistics(predicted, gold), seed, f"{aligner}_")
     note = "In percent of triples. The paper's recall: aligned, right or wrong; accuracy: aligned to the right fact."
     return Section("alignment", "Alignment of the references", measures, note) if measures else None

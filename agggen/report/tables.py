@@ -15,7 +15,7 @@ from agggen.report.content import Cell, Chart, Row, Table
 MAX_CHARTED = 20
 """Maximum number of predicates in the chart, those with the most errors; the table has all predicates."""
 
-_WHOLE = "values said whole (strict), %"
+_WHOLE_VALUES = "values said whole (strict), %"
 
 Statistics = Mapping[str, SegmentStatistics]
 """Statistics of protocol `plain` by metric, over the texts of all rows."""
@@ -29,7 +29,7 @@ def by_triples(rows: Sequence[Row], statistics: Statistics) -> tuple[Table, Char
     chart = Chart(
         "Scores by the number of triples of a record, in percent",
         [f"triples: {part['triples']}, records: {part['records']}" for part in parts],
-        {name: [part[name] for part in parts] for name in ("BLEU", "chrF", _WHOLE) if name in table.columns},
+        {name: [part[name] for part in parts] for name in ("BLEU", "chrF", _WHOLE_VALUES) if name in table.columns},
     )
     return table, chart
 
@@ -60,7 +60,7 @@ def _scores(all_rows: Sequence[Row], indices: Sequence[int], statistics: Statist
         if metric in statistics:
             scores[name] = statistics[metric].corpus(indices).value
     triples = sum(len(row.record.triples) for row in rows)
-    scores[_WHOLE] = 100 * (1 - sum(len(row.check.missing) for row in rows) / triples)
+    scores[_WHOLE_VALUES] = 100 * (1 - sum(len(row.check.missing) for row in rows) / triples)
     scores["values mentioned (lenient), %"] = 100 * (1 - sum(len(row.unmentioned) for row in rows) / triples)
     scores["texts without faults (strict), %"] = 100 * sum(not row.check.faults for row in rows) / len(rows)
     scores["invented values per 100 texts (strict)"] = 100 * sum(len(row.check.invented) for row in rows) / len(rows)
@@ -103,30 +103,31 @@ def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -
 
 def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
     """Numbers of values that are not whole (strict) or not mentioned (lenient), and of slot errors, by predicate."""
-    slots = any(row.slot_errors is not None for row in rows)
+    has_slots = any(row.slot_errors is not None for row in rows)
     triples: Counter[str] = Counter()
     unmentioned: Counter[str] = Counter()
     not_whole: dict[str, Counter[str]] = {"part": Counter(), "missing": Counter()}
-    slot_counts: dict[str, Counter[str]] = {kind: Counter() for kind in (("missed", "wrong", "added") if slots else ())}
+    slot_error_kinds = ("missed", "wrong", "added") if has_slots else ()
+    slot_counts: dict[str, Counter[str]] = {kind: Counter() for kind in slot_error_kinds}
     for row in rows:
-        triples_by_name = dict(zip(row.record.predicates, row.record.triples, strict=True))
+        triple_of = dict(zip(row.record.predicates, row.record.triples, strict=True))
         triples.update(triple.predicate for triple in row.record.triples)
-        unmentioned.update(triples_by_name[name].predicate for name in row.unmentioned)
+        unmentioned.update(triple_of[name].predicate for name in row.unmentioned)
         for value in row.check.values:
             if not value.whole:
                 not_whole[value.kind][value.triple.predicate] += 1
         for kind, error in row.labelled_errors:
             slot_counts[kind][error.slot] += 1
     error_counts = slot_counts or {"said in part": not_whole["part"], "missing": not_whole["missing"]}
-    names = set(triples).union(*slot_counts.values())
-    by_errors = sorted(names, key=lambda name: (-sum(count[name] for count in error_counts.values()), name))
-    not_said_whole = not_whole["part"] + not_whole["missing"]
+    predicates = set(triples).union(*slot_counts.values())
+    by_errors = sorted(predicates, key=lambda name: (-sum(count[name] for count in error_counts.values()), name))
+    incomplete = not_whole["part"] + not_whole["missing"]
     table_rows: list[dict[str, Cell]] = [
         {
             "predicate": name,
             "triples": triples[name],
-            "not said whole (strict)": not_said_whole[name],
-            "not said whole (strict), %": 100 * not_said_whole[name] / triples[name] if triples[name] else None,
+            "not said whole (strict)": incomplete[name],
+            "not said whole (strict), %": 100 * incomplete[name] / triples[name] if triples[name] else None,
             "said in part": not_whole["part"][name],
             "not mentioned (lenient)": unmentioned[name],
             **{kind: count[name] for kind, count in slot_counts.items()},
@@ -134,13 +135,13 @@ def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
         for name in by_errors
     ]
     charted = [name for name in by_errors if any(count[name] for count in error_counts.values())][:MAX_CHARTED]
-    truncated = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
+    truncation_note = f" The table has all predicates, the chart {MAX_CHARTED}." if len(charted) == MAX_CHARTED else ""
     chart = Chart(
-        "Slot errors by predicate" if slots else "Values that are not said whole (strict), by predicate",
+        "Slot errors by predicate" if has_slots else "Values that are not said whole (strict), by predicate",
         charted,
         {kind: [float(count[name]) for name in charted] for kind, count in error_counts.items()},
-        f"By descending number.{truncated}",
+        f"By descending number.{truncation_note}",
     )
     note = "Strict: all words of a value, in order and adjacent. Lenient: at least 60 % of its words, anywhere."
-    note += " Missed, wrong, added: slot errors." if slots else ""
+    note += " Missed, wrong, added: slot errors." if has_slots else ""
     return Table("By predicate", table_rows, note), chart

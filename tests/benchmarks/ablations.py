@@ -22,7 +22,7 @@ from agggen.config import load_config, overrides_of
 from agggen.datasets import load_dataset
 from agggen.evaluation.held_out import generate_outputs
 from agggen.evaluation.systems import slot_statistics
-from agggen.evaluation.values import read_values
+from agggen.evaluation.values import check_values
 from agggen.generation.config import InferenceConfig
 from agggen.records import Record
 from agggen.report.sections import TextMetrics, protocol_of, text_scores
@@ -76,7 +76,7 @@ def main() -> None:
 def scores_of(corpus: str, records: Sequence[Record], texts: Sequence[str], checker: Checker) -> dict[str, float]:
     (section, *_) = text_scores(TextMetrics(protocol_of(corpus), ("bleu",)), records, texts).sections
     scores = {measure.name: measure.score.value for measure in section.measures if measure.score is not None}
-    values = read_values(records, texts, checker).statistics
+    values = check_values(records, texts, checker).statistics
     result = {"bleu": scores["bleu"]} | {name: statistics.corpus().value for name, statistics in values.items()}
     if all(slot_of(triple.predicate) for record in records for triple in record.triples):
         result |= {"ser": slot_statistics(records, texts)["ser.ser"].corpus().value}

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from agggen.checks import CheckedText, check_all
-from agggen.evaluation.ratings import INCORRECT, RatedText, agreement, read_ratings
+from agggen.evaluation.ratings import MIN_CORRECTNESS, RatedText, agreement, read_ratings
 from agggen_platform.storage.critics import open_critic
 
 SHARES = (0.05, 0.1, 0.2, 0.5)
@@ -87,7 +87,7 @@ def main() -> None:
     rated = read_ratings(options.ratings)
     critic, _ = open_critic(options.critic)
     checked = check_all([text.record for text in rated], [text.text for text in rated], critic=critic)
-    errors = np.array([text.ratings["Correctness"] < INCORRECT for text in rated])
+    errors = np.array([text.ratings["Correctness"] < MIN_CORRECTNESS for text in rated])
     orders = {
         "risk": recall_at(errors, [text.risk for text in checked]),
         "faults": recall_at(errors, [len(text.faults) for text in checked]),

@@ -19,7 +19,7 @@ from agggen.config import load_config
 from agggen.corpora.prepared import read_records, write_records
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Words
+from agggen.facts.frames import Tokens
 from agggen.records import Record, Reference, Triple
 from agggen.run import RunConfig, prepare
 from agggen_platform.cli.main import main
@@ -75,7 +75,7 @@ def kind(source: AllenNLPFrames) -> str:
     return Path(source.config.archive).name.partition(".")[0]
 
 
-def training_sentences() -> list[Words]:
+def training_sentences() -> list[Tokens]:
     return [joined(tags_of(description)[0]) for description in SENTENCES]
 
 
@@ -96,7 +96,7 @@ def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, tra
     expected = [parse_allennlp(item) for item in items]
     assert sum(len(sentence.frames) for sentence in expected) >= 4
     with closing(AllenNLPFrames(config)) as with_spacy:
-        frames = with_spacy.frames([sentence.words for sentence in expected])
+        frames = with_spacy.frames([sentence.tokens for sentence in expected])
         assert frames == [sentence.frames for sentence in expected]
 
 

@@ -15,7 +15,7 @@ from agggen.bundle import load_bundle, save_bundle
 from agggen.config import load_config
 from agggen.errors import AggGenError, BundleError, ConfigError, TrainingError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
-from agggen.facts.embedded import SHIPPED
+from agggen.facts.embedded import TAGGER_FOLDER
 from agggen.facts.tagger.store import load_tagger
 from agggen.training.checkpoints import load_checkpoint
 from agggen_platform.job_config import JobConfig
@@ -71,7 +71,7 @@ def test_a_bundle_with_pickled_weights_is_refused(
 
 @forms
 def test_a_role_tagger_with_pickled_weights_is_refused(tmp_path: Path, canary: Canary, form: Form) -> None:
-    shutil.copytree(SHIPPED, tmp_path / "tagger")
+    shutil.copytree(TAGGER_FOLDER, tmp_path / "tagger")
     weights, manifest = tmp_path / "tagger" / "weights.safetensors", tmp_path / "tagger" / "manifest.json"
     load_tagger(tmp_path / "tagger")
     weights.write_bytes(form(canary))

@@ -11,7 +11,7 @@ from agggen.corpora.catalogue import load
 from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import write_records
 from agggen.errors import ConfigError
-from agggen.evaluation.values import VALUES
+from agggen.evaluation.values import VALUE_METRICS
 from agggen.records import Record
 from agggen.report.folder import FILES
 from agggen_platform import evaluation
@@ -75,7 +75,7 @@ def test_a_report_has_scores_texts_and_settings_which_are_logged(run: Run, bundl
     table = [line.split("\t") for line in out.splitlines()]
     assert table[0] == ["score", "value", "95 % interval", "signature"]
     names = {row[0] for row in table[1:]}
-    assert {"plain/bleu", "plain/chrf", "plain/ter", *(f"faithfulness/{name}" for name in VALUES)} <= names
+    assert {"plain/bleu", "plain/chrf", "plain/ter", *(f"faithfulness/{name}" for name in VALUE_METRICS)} <= names
     assert {"plans/nmi_avg", "text_plans/exact_match", "alignment/viterbi_accuracy"} <= names
     assert all(len(row) == 4 and row[3] for row in table)
     assert "faithfulness/ser.ser" not in names  # the elements have no slots
@@ -103,7 +103,7 @@ def test_the_texts_of_a_report_can_be_scored_again_and_other_settings_do_not_rep
     scores = json.loads(Path("s.json").read_text(encoding="utf-8"))
     sections = loaded(Path("report"))["scores"]
     measured = {m["name"]: m for key in ("plain", "faithfulness") for m in sections[key]["measures"]}
-    assert set(scores) == {"bleu", "chrf", "ter", *VALUES}
+    assert set(scores) == {"bleu", "chrf", "ter", *VALUE_METRICS}
     for name, score in scores.items():  # without a lexicon, both checks are the same
         assert (score["score"], score["signature"]) == (measured[name]["value"], measured[name]["signature"])
     before = {path: path.read_bytes() for path in Path("report").iterdir()}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.evaluation.values import VALUES, read_values
+from agggen.evaluation.values import VALUE_METRICS, check_values
 from agggen.records import Record
 from tests.command import Run
 from tests.unit.cli_write.examples import json_lines
@@ -32,10 +32,10 @@ def test_texts_are_scored_and_written(system: Run) -> None:
     assert (code, err) == (0, "")
     rows = [line.split("\t") for line in out.splitlines()]
     assert rows[0] == ["score", "value", "signature"]
-    assert [row[0] for row in rows[1:]] == ["bleu", "chrf", "ter", *VALUES]
+    assert [row[0] for row in rows[1:]] == ["bleu", "chrf", "ter", *VALUE_METRICS]
     texts = Path("texts.txt").read_text().splitlines()
     scores = score_texts("plain", texts, [item["references"] for item in RECORDS])
-    scores |= corpus_scores(read_values([Record.of(record) for record in RECORDS], texts).statistics)
+    scores |= corpus_scores(check_values([Record.of(record) for record in RECORDS], texts).statistics)
     written = json.loads(Path("out.json").read_text(encoding="utf-8"))
     assert written == {name: {"score": score.value, "signature": score.signature} for name, score in scores.items()}
     assert rows[1][1:] == [f"{scores['bleu'].value:.4f}", scores["bleu"].signature]

@@ -108,27 +108,27 @@ def check_command(words: list[str], folder: Path, complete: bool) -> None:
         if program in ("python", "python3"):
             check_script(words, folder)
         return
-    name, parser, rest = find_subcommand(arguments)
+    name, parser, parameters = find_subcommand(arguments)
     if complete:
-        with parser.make_context(name, rest) as context:
+        with parser.make_context(name, parameters) as context:
             loaded_config(name, context.params)
     elif name and not hasattr(parser, "commands"):
         options = {option for parameter in parser.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
-        assert used <= options | {"--help", "-h"}
+        used_options = {word.partition("=")[0] for word in parameters if re.match(r"--?[a-z]", word)}
+        assert used_options <= options | {"--help", "-h"}
 
 
-# --- what is written ------------------------------------------------------------------------------------------------
+# --- commands, links and examples --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
-def test_commands_name_what_exists(block: Block) -> None:
+def test_programs_files_and_options_of_commands_exist(block: Block) -> None:
     for words in commands_of(block.text):
         check_command(words, block.readme.parent, complete=True)
 
 
 @pytest.mark.parametrize("readme", READMES, ids=name_of)
-def test_commands_in_sentences_name_what_exists(readme: Path) -> None:
+def test_programs_files_and_options_of_commands_in_sentences_exist(readme: Path) -> None:
     for document, code in INLINE:
         if document == readme and re.match(PROGRAM_IN_SENTENCE, code):
             for words in commands_of(code.replace("COMMAND", "train")):
@@ -153,8 +153,8 @@ def test_the_platforms_readme_lists_every_command() -> None:
     text = (REPO / "platform/agggen_platform/README.md").read_text()
     table = text.partition("## Commands")[2].partition("\n\n| exit")[0]
     listed = {word for code in re.findall(r"`([^`]+)`", table) for word in code.split()}
-    inside = {name for group in GROUP.commands.values() for name in getattr(group, "commands", ())}
-    assert set(GROUP.commands) | inside == listed - {"agggen", "COMMAND", "--help", "--html", "FILE"}
+    subcommands = {name for group in GROUP.commands.values() for name in getattr(group, "commands", ())}
+    assert set(GROUP.commands) | subcommands == listed - {"agggen", "COMMAND", "--help", "--html", "FILE"}
 
 
 @pytest.mark.parametrize("block", RECORDS, ids=str)
@@ -169,14 +169,14 @@ def test_the_example_of_a_space_is_valid(tmp_path: Path) -> None:
     assert load_config(SweepConfig, tmp_path / "space.yaml").trials == 24
 
 
-def leaves(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
+def leaf_commands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
     if not hasattr(command, "commands"):
         yield " ".join(names), command
     for name, inner in getattr(command, "commands", {}).items():
-        yield from leaves(inner, *names, name)
+        yield from leaf_commands(inner, *names, name)
 
 
-@pytest.mark.parametrize(("name", "help_text"), [(name, found.help) for name, found in leaves(GROUP)])
+@pytest.mark.parametrize(("name", "help_text"), [(name, leaf.help) for name, leaf in leaf_commands(GROUP)])
 def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> None:
     examples = re.findall(r"^ *(agggen .*(?:\\\n.*)*)", help_text, re.M)
     for words in commands_of("\n".join(examples)):
@@ -210,24 +210,24 @@ def rows_of_results() -> Iterator[tuple[str, list[str]]]:
 def test_results_in_readmes_equal_the_run_records(capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(rows_of_results())
     assert len(rows) > 20
-    number = r"\d*\.\d+"
+    figure_pattern = r"\d*\.\d+"
     for name in {name for name, _ in rows}:
         _, out, _ = command(capsys)("reproduce", name)
-        known = [float(figure) for figure in re.findall(number, out)]
-        for cell in (cell for document, cells in rows if document == name for cell in cells):
-            for figure in re.findall(number, cell):
+        printed_figures = [float(figure) for figure in re.findall(figure_pattern, out)]
+        for cell in (cell for reproduced, cells in rows if reproduced == name for cell in cells):
+            for figure in re.findall(figure_pattern, cell):
                 digits = len(figure.partition(".")[2])
-                assert float(figure) in {round(value, digits) for value in known}, f"{name}: {cell.strip()}"
+                assert float(figure) in {round(value, digits) for value in printed_figures}, f"{name}: {cell.strip()}"
 
 
-# --- what runs ------------------------------------------------------------------------------------------------------
+# --- running commands and examples -------------------------------------------------------------------------------
 
 
-def lacks(words: list[str]) -> list[str]:
+def unmet_needs(words: list[str]) -> list[str]:
     return [reason for pattern, reason in NEEDS.items() if re.search(pattern, " ".join(words))]
 
 
-OURS = [(block, words[1:]) for block in SHELL for words in commands_of(block.text) if words[0] == "agggen"]
+AGGGEN_COMMANDS = [(block, words[1:]) for block in SHELL for words in commands_of(block.text) if words[0] == "agggen"]
 EXAMPLE = {"id": "x", "triples": [["Aromi", name, "English"] for name in ("food", "near", "area")]}
 """A record that fits the plan in a README."""
 FILMS = "title,director,year,text\n" + "".join(
@@ -259,12 +259,12 @@ def example_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         pytest.param(path, id=name_of(path), marks=[pytest.mark.slow][path.parent == REPO :])
         for path in READMES
-        if any(block.readme == path for block, _ in OURS)
+        if any(block.readme == path for block, _ in AGGGEN_COMMANDS)
     ],
 )
 def test_commands_run(readme: Path, example_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block, words in OURS:
-        if block.readme == readme and not lacks(words):
+    for block, words in AGGGEN_COMMANDS:
+        if block.readme == readme and not unmet_needs(words):
             words = [{"BUNDLE": "runs/NAME/bundle", "OTHER": "runs/OTHER/bundle"}.get(word, word) for word in words]
             code, _, err = command(capsys)(*words)
             assert code == 0, f"{block}: agggen {' '.join(words)}: {err}"
@@ -285,4 +285,4 @@ def test_python_blocks_run(block: Block, example_files: Path, monkeypatch: pytes
 
 def test_every_reason_not_to_run_a_command_applies() -> None:
     for pattern in NEEDS:
-        assert any(re.search(pattern, " ".join(words)) for _, words in OURS), pattern
+        assert any(re.search(pattern, " ".join(words)) for _, words in AGGGEN_COMMANDS), pattern

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-IMPOSSIBLE = -1e9
-
+IMPOSSIBLE_SCORE = -1e9
+"""The score of invalid tags."""
 
 Tags = tuple[str, ...]
 """A frame as BIO tags ("B-ARG0"), one per word, with B-V at its predicate."""
@@ -41,7 +41,7 @@ def best_frames(
         ]
         if not remaining:
             break
-        allowed_scores = np.where(forbidden[remaining], IMPOSSIBLE, scores[remaining])
+        allowed_scores = np.where(forbidden[remaining], IMPOSSIBLE_SCORE, scores[remaining])
         for frame, path in zip(
             remaining, best_tags(allowed_scores, predicates[remaining], lengths[remaining]), strict=True
         ):
@@ -50,23 +50,23 @@ def best_frames(
 
 
 def _forbid_duplicates(path: Sequence[int], predicate: int, begin_tags: Sequence[int], forbidden: np.ndarray) -> bool:
-    """Sets `forbidden` (T, K) for the roles (by B- tag) that `path` has twice; returns whether there are any."""
-    any_duplicate = False
+    """Sets `forbidden` (T, K) for roles that `path` has twice; returns whether there are any."""
+    has_duplicates = False
     for begin in begin_tags:
-        starts = [position for position, number in enumerate(path) if number == begin]
+        starts = [position for position, tag in enumerate(path) if tag == begin]
         if len(starts) < 2:
             continue
-        any_duplicate = True
+        has_duplicates = True
         phrases = [(start, _phrase_end(path, start, begin + 1)) for start in starts]
         first, last = min(phrases, key=lambda phrase: max(phrase[0] - predicate, predicate - phrase[1] + 1))
         forbidden[:first, begin : begin + 2] = forbidden[last:, begin : begin + 2] = True
         forbidden[first + 1 : last, begin] = True
-    return any_duplicate
+    return has_duplicates
 
 
-def _phrase_end(path: Sequence[int], start: int, inside: int) -> int:
+def _phrase_end(path: Sequence[int], start: int, inside_tag: int) -> int:
     end = start + 1
-    while end < len(path) and path[end] == inside:
+    while end < len(path) and path[end] == inside_tag:
         end += 1
     return end
 
@@ -81,35 +81,35 @@ def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -
         predicates: (F,), the index of the predicate's word.
         lengths: (F,), the number of words of the frame's sentence.
     """
-    frames, width, count = scores.shape
-    rows = np.arange(frames)
+    n_frames, width, n_tags = scores.shape
+    rows = np.arange(n_frames)
     scores = scores.astype(np.float64)
     predicate_scores = scores[rows, predicates, 1]
-    scores[:, :, 1] = IMPOSSIBLE
-    scores[rows, predicates] = IMPOSSIBLE
+    scores[:, :, 1] = IMPOSSIBLE_SCORE
+    scores[rows, predicates] = IMPOSSIBLE_SCORE
     scores[rows, predicates, 1] = predicate_scores
-    begins, insides = np.arange(2, count, 2), np.arange(3, count, 2)
+    begins, insides = np.arange(2, n_tags, 2), np.arange(3, n_tags, 2)
     best = scores[:, 0].copy()
-    best[:, insides] = IMPOSSIBLE
-    back = np.empty((frames, width, count), dtype=np.int32)
-    ends = np.zeros(frames, dtype=np.int64)
-    ends[lengths == 1] = best[lengths == 1].argmax(1)
+    best[:, insides] = IMPOSSIBLE_SCORE
+    previous_tags = np.empty((n_frames, width, n_tags), dtype=np.int32)
+    last_tags = np.zeros(n_frames, dtype=np.int64)
+    last_tags[lengths == 1] = best[lengths == 1].argmax(1)
     for position in range(1, width):
-        top = best.argmax(1)  # (F,)
-        back[:, position] = top[:, None]
-        step = np.repeat(best[rows, top][:, None], count, axis=1)
+        best_tag = best.argmax(1)  # (F,)
+        previous_tags[:, position] = best_tag[:, None]
+        best_previous = np.repeat(best[rows, best_tag][:, None], n_tags, axis=1)
         from_inside = best[:, insides] > best[:, begins]
-        back[:, position, insides] = np.where(from_inside, insides, begins)
-        step[:, insides] = np.where(from_inside, best[:, insides], best[:, begins])
-        best = step + scores[:, position]
-        last = lengths == position + 1
-        ends[last] = best[last].argmax(1)
+        previous_tags[:, position, insides] = np.where(from_inside, insides, begins)
+        best_previous[:, insides] = np.where(from_inside, best[:, insides], best[:, begins])
+        best = best_previous + scores[:, position]
+        is_last = lengths == position + 1
+        last_tags[is_last] = best[is_last].argmax(1)
     paths = []
-    for frame in range(frames):
-        number = int(ends[frame])
-        path = [number]
+    for frame in range(n_frames):
+        tag = int(last_tags[frame])
+        path = [tag]
         for position in range(int(lengths[frame]) - 1, 0, -1):
-            number = int(back[frame, position, number])
-            path.append(number)
+            tag = int(previous_tags[frame, position, tag])
+            path.append(tag)
         paths.append(path[::-1])
     return paths

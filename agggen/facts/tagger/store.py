@@ -39,8 +39,8 @@ class RoleTagger:
         """The frames of each sentence (a sequence of words), in the order of their predicates."""
         frames: list[tuple[Tags, ...]] = [()] * len(sentences)
         for batch in batch_by_length(list(map(len, sentences)), BATCH_WORDS):
-            tagged = self._tag_batch([sentences[index] for index in batch])
-            for index, sentence_frames in zip(batch, tagged, strict=True):
+            tags_of_batch = self._tag_batch([sentences[index] for index in batch])
+            for index, sentence_frames in zip(batch, tags_of_batch, strict=True):
                 frames[index] = sentence_frames
         return frames
 
@@ -48,15 +48,15 @@ class RoleTagger:
     def _tag_batch(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Tags, ...]]:
         features, lengths = collate_words(sentences, self.features)
         states, predicates = self.model.encode(features, lengths)
-        inside = torch.arange(features.shape[1]) < lengths.unsqueeze(1)
-        sentence, predicate = torch.nonzero((predicates > 0) & inside, as_tuple=True)
+        is_word = torch.arange(features.shape[1]) < lengths.unsqueeze(1)
+        sentence, predicate = torch.nonzero((predicates > 0) & is_word, as_tuple=True)
         frames: list[list[Tags]] = [[] for _ in sentences]
         if len(sentence):
             scores = self.model.roles(states, lengths, sentence, predicate)
-            names = tags_of(self.role_names)
+            tag_names = tags_of(self.role_names)
             paths = best_frames(scores.numpy(), predicate.numpy(), lengths[sentence].numpy(), self.role_names)
             for row, path in zip(sentence.tolist(), paths, strict=True):
-                frames[row].append(tuple(names[number] for number in path))
+                frames[row].append(tuple(tag_names[number] for number in path))
         return [tuple(sentence_frames) for sentence_frames in frames]
 
 

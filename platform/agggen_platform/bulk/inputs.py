@@ -24,7 +24,7 @@ from agggen.corpora.delimited import TRIPLE_COLUMNS, delimiter_in, identifier_of
 from agggen.corpora.delimited import read_rows as read_csv_rows
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import read_lines
-from agggen.corpora.parquet import check_plain
+from agggen.corpora.parquet import check_no_extension_types
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import id_of_row
 from agggen.errors import CorpusError, RecordError
@@ -143,7 +143,7 @@ def _check_parquet(schema: pa.Schema, address: str) -> None:
     elif _has_one_triple_per_row(schema.names):
         raise CorpusError(f"{address} has one triple per row, as only a CSV may have; Parquet needs one record per row")
     else:
-        check_plain(schema, address)
+        check_no_extension_types(schema, address)
 
 
 def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -> LineIndex | None:
@@ -227,7 +227,7 @@ def _id_of(item: tuple[int, Any] | Reject, prefix: str, triple_per_row: bool) ->
 
 
 def _nonblank_lines(stream: BinaryIO, address: str) -> Iterator[tuple[int, str] | Reject]:
-    for item in read_lines(stream, address, undecodable="reject"):
+    for item in read_lines(stream, address, decode_errors="reject"):
         if isinstance(item, Reject) or item[1].strip():
             yield item
 

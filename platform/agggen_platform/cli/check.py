@@ -104,7 +104,7 @@ def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
 
     records: list[Record] = []
     texts: list[str] = []
-    if path.suffix.lower() == ".jsonl" and not columns.named:
+    if path.suffix.lower() == ".jsonl" and not columns.names:
         for line, data in json_objects(path):
             if "triples" not in data or "text" not in data:
                 break

@@ -38,5 +38,5 @@ def fetch(name: Annotated[str, Argument(metavar="NAME", help="A corpus of `aggge
     from agggen.corpora.fetch import fetch as fetch_corpus
 
     report = fetch_corpus(name, progress=console.byte_progress())
-    console.note(f"{report.downloaded} files downloaded, {report.present} already present")
+    console.note(f"{report.n_downloaded} files downloaded, {report.n_present} already present")
     console.echo(str(report.folder))

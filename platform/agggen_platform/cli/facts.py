@@ -106,7 +106,7 @@ def bracketed(sentence: Sentence, level: Level = "full") -> str:
     """
     from agggen.facts.tree import build_tree
 
-    words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.words.words]
+    words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.tokens.words]
 
     def with_frames(nodes: Sequence[Node], start: int, end: int) -> str:
         """The words from `start` to before `end`, with brackets around frames."""

@@ -110,7 +110,7 @@ def prepare(
         return
     statistics = examine(data)
     usage = [
-        (name, use.texts, len(use.values), f"{len(use.missing) / use.checked:.0%}" if use.checked else "-")
+        (name, use.n_texts, len(use.values), f"{len(use.missing) / use.n_checked:.0%}" if use.n_checked else "-")
         for name, use in list(statistics.predicates.items())[:_MAX_PREDICATES]
     ]
     console.print_table(("predicate", "training texts", "values", "not mentioned"), usage)
@@ -119,7 +119,7 @@ def prepare(
     for finding in statistics.findings:
         console.echo(f"- {finding}")
     console.note(
-        f"{statistics.checked:,} training texts were checked; not mentioned: texts without any word of the value"
+        f"{statistics.n_checked_texts:,} training texts were checked; not mentioned: the text has no word of the value"
     )
     low, high = minutes_for(data)
     console.note(

@@ -14,7 +14,7 @@ from agggen_platform.cli.options import MetricNames, split_names
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
-    from agggen.evaluation.systems import Measured
+    from agggen.evaluation.systems import MeasuredMetric
 
 Entry = dict[str, Any]
 """A score in JSON: "score" (None if undefined) and "signature"; if computed, "low", "high" and "against"."""
@@ -105,7 +105,7 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
     console.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _entry(measured: Measured) -> Entry:
+def _entry(measured: MeasuredMetric) -> Entry:
     """A score as JSON; an undefined score (NaN) becomes null."""
     score = measured.statistics.corpus()
     entry: Entry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}

@@ -46,9 +46,9 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     our_rows = {line.name: row for line in table.system_rows if (row := _row_of_ours(line, records))}
     rows: list[Row] = []
     for system in table.published:
-        rows.append(Row(system.system, {name: (score,) for name, score in system.scores.items()}, source_of(system)))
-        if system.system in our_rows:
-            rows.append(our_rows.pop(system.system))
+        rows.append(Row(system.name, {name: (score,) for name, score in system.scores.items()}, source_of(system)))
+        if system.name in our_rows:
+            rows.append(our_rows.pop(system.name))
     reasons: dict[tuple[str, str], dict[str, None]] = {}
     for column, _, record, score in _scores(table, records):
         if score.value is None:

@@ -12,8 +12,8 @@ from typing import Literal
 from agggen.config import Scalar
 from agggen.errors import ConfigError, hint
 from agggen.evaluation.protocols import PROTOCOLS
-from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, Published
-from agggen.evaluation.values import VALUES
+from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, PublishedSystem
+from agggen.evaluation.values import VALUE_METRICS
 
 Model = Literal["transformer", "agggen", "student"]
 """A student is trained on texts of AggGen models; see `agggen_platform.distillation`."""
@@ -103,7 +103,7 @@ class Table:
     columns: tuple[Column, ...]
     systems: tuple[System, ...]
     system_rows: tuple[SystemRow, ...]
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedSystem, ...] = ()
     how: str = ""  # the protocol of the published scores
     inputs: int | None = None  # number of test records of the published scores; None: unknown
 
@@ -144,7 +144,7 @@ def table_of_texts(
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra]
     of_protocol = PROTOCOLS[board.protocol]
     scores = {score: f"{board.protocol if score in of_protocol else 'faithfulness'}/{score}" for score in measures}
-    columns = [Column(score, 4 if score in _FOUR_DIGITS else 2, VALUES.get(score, "")) for score in scores]
+    columns = [Column(score, 4 if score in _FOUR_DIGITS else 2, VALUE_METRICS.get(score, "")) for score in scores]
     return Table(
         name,
         title,
@@ -155,7 +155,7 @@ def table_of_texts(
         systems,
         tuple(SystemRow(system.name, system.key, scores) for system in systems),
         board.systems,
-        f"protocol {board.protocol}: {board.how}" if board.systems else "",
+        f"protocol {board.protocol}: {board.method}" if board.systems else "",
         board.inputs,
     )
 
@@ -189,7 +189,7 @@ def _annotated(
     title: str,
     columns: Iterable[Column],
     rows: Mapping[str, Mapping[str, str]],
-    published: tuple[Published, ...],
+    published: tuple[PublishedSystem, ...],
 ) -> Table:
     """A table of scores on the 100 records with human plans and alignments (`webnlg-plans`)."""
     lines = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from agggen.errors import check_minima
-from agggen.facts.config import RULES, SegmenterConfig
+from agggen.facts.config import RULE_BASED_SEGMENTERS, SegmenterConfig
 from agggen_platform.cache import cache_folder
 from agggen_platform.sharded import config as sharded
 from agggen_platform.sharded.config import ShardedConfig
@@ -39,7 +39,7 @@ class SegmentConfig(ShardedConfig):
     @property
     def cache_folder(self) -> str | None:
         """The folder of the fact cache; None: no cache."""
-        if self.cache == "off" or (self.cache == "auto" and self.facts.source in RULES):
+        if self.cache == "off" or (self.cache == "auto" and self.facts.source in RULE_BASED_SEGMENTERS):
             return None
         return self.cache_dir or str(cache_folder() / "facts")
 

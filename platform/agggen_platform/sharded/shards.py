@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.parquet import check_plain, columns_of
+from agggen.corpora.parquet import check_no_extension_types, columns_of
 from agggen.corpora.tables import text_of
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Triple
@@ -131,7 +131,7 @@ def check_columns(schema: pa.Schema, expected: pa.Schema, required: Sequence[str
     for name in required:
         if name not in schema.names:
             raise CorpusError(f"{address} has no column {name!r}; a corpus has {', '.join(expected.names)}")
-    check_plain(columns_of(schema, expected.names), address)
+    check_no_extension_types(columns_of(schema, expected.names), address)
     for field in schema:
         if field.name in expected.names:
             expected_type = expected.field(field.name).type
@@ -305,7 +305,7 @@ def _batches(
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
         existing_columns = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
-        check_plain(columns_of(parquet.schema_arrow, existing_columns), folder.at(name))
+        check_no_extension_types(columns_of(parquet.schema_arrow, existing_columns), folder.at(name))
         for batch in parquet.iter_batches(size, row_groups=groups, columns=existing_columns):
             yield first, batch
             first += batch.num_rows

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.parquet import check_plain
+from agggen.corpora.parquet import check_no_extension_types
 from agggen.corpora.rejects import Reject, write_rejects
 from agggen.errors import AggGenError
 from agggen_platform.sharded.config import JobError
@@ -220,7 +220,7 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
     address = folder.at(part)
     try:
         with folder.open(part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-            check_plain(parquet.schema_arrow, address)
+            check_no_extension_types(parquet.schema_arrow, address)
             yield parquet
     except pa.ArrowInvalid as error:
         raise DamagedError(f"{address} is damaged ({error}); run the same command again to rewrite it") from error

@@ -18,7 +18,7 @@ from typing import Any
 
 from agggen.errors import AggGenError, ConfigError
 from agggen.facts.config import AllenNLPConfig
-from agggen.facts.frames import Frame, FrameSource, Words, frame_of_tags
+from agggen.facts.frames import Frame, FrameSource, Tokens, frame_of_tags
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment
 from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerDied
 from agggen_platform.srl.worker import PROTOCOL, hash_of
@@ -105,7 +105,7 @@ class AllenNLPFrames:
         inputs = [VERSION, config.sha256 or self.archive_sha256, predicates, bert_hashes, versions]
         return f"{self.name}-{hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]}"
 
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+    def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in the order of their predicates.
 
         Raises:

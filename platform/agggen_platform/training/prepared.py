@@ -135,10 +135,10 @@ def _read_examples(path: Path, address: str) -> StoredExamples:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from agggen.corpora.parquet import check_plain
+    from agggen.corpora.parquet import check_no_extension_types
 
     with pq.ParquetFile(path) as file:
-        check_plain(file.schema_arrow, address)
+        check_no_extension_types(file.schema_arrow, address)
         examples = StoredExamples(file.read())
     pa.default_memory_pool().release_unused()
     return examples

@@ -22,7 +22,7 @@ def test_likely_errors_are_reported_with_examples() -> None:
         row(41, "A.", director=b"x"),
     ]
     result = examine(load_dataset(rows))
-    uses = {name: (use.texts, len(use.missing)) for name, use in result.predicates.items()}
+    uses = {name: (use.n_texts, len(use.missing)) for name, use in result.predicates.items()}
     assert uses == {"director": (28, 1), "genre": (1, 0)}
     by_problem = {finding.problem: finding for finding in result.findings}
     assert "record '41': a cell has the type bytes" in str(by_problem["rows that could not be read"])

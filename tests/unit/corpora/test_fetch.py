@@ -17,57 +17,57 @@ HASH = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Skips the pauses between requests and records their seconds."""
     seconds: list[float] = []
     monkeypatch.setattr("time.sleep", seconds.append)
     return seconds
 
 
-def get(files: FileServer, folder: Path, path: str = "a.csv", sha256: str | None = HASH) -> FetchReport:
+def fetch_file(files: FileServer, folder: Path, path: str = "a.csv", sha256: str | None = HASH) -> FetchReport:
     return fetch_files([RemoteFile(path, len(CONTENT) if sha256 else None, sha256, files.url(path))], folder)
 
 
 def test_valid_files_are_not_downloaded_again(files: FileServer, tmp_path: Path) -> None:
-    assert get(files, tmp_path) == FetchReport(tmp_path, 1, 0)
-    assert get(files, tmp_path) == FetchReport(tmp_path, 0, 1)
+    assert fetch_file(files, tmp_path) == FetchReport(tmp_path, 1, 0)
+    assert fetch_file(files, tmp_path) == FetchReport(tmp_path, 0, 1)
     assert files.requests == 1
     (tmp_path / "a.csv").write_bytes(CONTENT[:-1] + b"x")
-    assert get(files, tmp_path).downloaded == 1
+    assert fetch_file(files, tmp_path).n_downloaded == 1
     assert (tmp_path / "a.csv").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
     files.content = b"other"
-    assert get(files, tmp_path, sha256=None).present == 1
-    assert [get(files, tmp_path, "unverified", sha256=None).downloaded for _ in range(2)] == [1, 0]
+    assert fetch_file(files, tmp_path, sha256=None).n_present == 1
+    assert [fetch_file(files, tmp_path, "unverified", sha256=None).n_downloaded for _ in range(2)] == [1, 0]
 
 
-def test_cut_connections_and_busy_servers_are_retried(files: FileServer, tmp_path: Path, pauses: list[float]) -> None:
+def test_cut_connections_and_busy_servers_are_retried(files: FileServer, tmp_path: Path, delays: list[float]) -> None:
     files.cut_after, files.failures = [100_000], 2
-    get(files, tmp_path)
-    assert (files.requests, pauses, (tmp_path / "a.csv").read_bytes()) == (4, [1, 2, 4], CONTENT)
+    fetch_file(files, tmp_path)
+    assert (files.requests, delays, (tmp_path / "a.csv").read_bytes()) == (4, [1, 2, 4], CONTENT)
 
 
 def test_a_failed_download_states_the_reason_and_leaves_no_file(files: FileServer, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot download absent from .*: the server responded 404 Not Found"):
-        get(files, tmp_path, "absent")
+        fetch_file(files, tmp_path, "absent")
     assert files.requests == 1
     files.cut_after = [100_000] * 4
     with pytest.raises(CorpusError, match=r"the connection ended after 100,000 bytes\. .* the folder AGGGEN_DATA_HOME"):
-        get(files, tmp_path)
+        fetch_file(files, tmp_path)
     files.failures = 4
     with pytest.raises(CorpusError, match="the server responded 503"):
-        get(files, tmp_path)
+        fetch_file(files, tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(CorpusError, match=r"cannot write .*file/a\.csv"):
-        get(files, tmp_path / "file")
+        fetch_file(files, tmp_path / "file")
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"x", CONTENT + b"x" * 100_000, CONTENT[:1000]])
 def test_a_file_with_the_wrong_hash_is_refused(files: FileServer, tmp_path: Path, content: bytes) -> None:
     files.content = content
     with pytest.raises(CorpusError, match=r"does not have the expected SHA-256 \(received .* bytes\)"):
-        get(files, tmp_path)
+        fetch_file(files, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -32,10 +32,10 @@ def test_a_record_without_an_id_gets_its_line_number() -> None:
     assert ([record.id for record in records], rejects) == (["1", "7"], [])
 
 
-GOOD = '{"id": "good", "triples": [["a", "b", "c"]]}'
+VALID = '{"id": "good", "triples": [["a", "b", "c"]]}'
 
 
-def changed(**parts: Any) -> str:
+def line_with(**parts: Any) -> str:
     return json.dumps({"id": "x", "triples": [["a", "b", "c"]]} | parts)
 
 
@@ -45,30 +45,30 @@ def changed(**parts: Any) -> str:
         ("{", "not JSON at column 2"),
         ("[]", "a record must be an object"),
         ('{"id": "x"}', "'triples' must be a list"),
-        (changed(triples=[]), "record 'x' has no triples"),
-        (changed(triples=[["a", "b"]]), "record 'x': a triple needs 3 parts .* this has 2"),
-        (changed(triples=[["a", "b", ""]]), "the triple's object is empty"),
-        (changed(triples=[["a", "b", "c\0"]]), "control character"),
-        (changed(triples=[["a", "b", "c\ud800"]]), r"contains '\\ud800', half of a surrogate pair"),
+        (line_with(triples=[]), "record 'x' has no triples"),
+        (line_with(triples=[["a", "b"]]), "record 'x': a triple needs 3 parts .* this has 2"),
+        (line_with(triples=[["a", "b", ""]]), "the triple's object is empty"),
+        (line_with(triples=[["a", "b", "c\0"]]), "control character"),
+        (line_with(triples=[["a", "b", "c\ud800"]]), r"contains '\\ud800', half of a surrogate pair"),
         ('{"id": "x", "tripels": []}', "unknown key 'tripels'"),
-        (changed(references="A text."), "'references' must be a list, not str"),
-        (changed(references=[["A text."]]), "a reference must be a string or an object with 'text'"),
-        (changed(references=[{"text": "A", "plan": ["b"]}]), "written as a string"),
-        (changed(references=[{"text": "A", "plan": "[d]"}]), "names 'd'"),
-        (changed(references=[{"text": "A", "facts": [1]}]), "a fact must be a string or an object with 'text'"),
+        (line_with(references="A text."), "'references' must be a list, not str"),
+        (line_with(references=[["A text."]]), "a reference must be a string or an object with 'text'"),
+        (line_with(references=[{"text": "A", "plan": ["b"]}]), "written as a string"),
+        (line_with(references=[{"text": "A", "plan": "[d]"}]), "names 'd'"),
+        (line_with(references=[{"text": "A", "facts": [1]}]), "a fact must be a string or an object with 'text'"),
         (
-            changed(references=[{"text": "A", "facts": [{"text": "A", "predicates": "b"}]}]),
+            line_with(references=[{"text": "A", "facts": [{"text": "A", "predicates": "b"}]}]),
             "'predicates' must be a list",
         ),
-        (changed(category=3), "the category must be a string"),
+        (line_with(category=3), "the category must be a string"),
         ("[" * 100_000, "nested too deeply"),
         ('{"id": ' + "9" * 5000 + "}", "integer string conversion"),
-        (GOOD, "line 1 has the same id"),
+        (VALID, "line 1 has the same id"),
     ],
     ids=lambda value: value[:40],
 )
 def test_an_invalid_line_is_rejected_and_the_other_lines_are_read(line: str, reason: str) -> None:
-    records, (reject,) = read(f'{GOOD}\n{line}\n{{"id": "last", "triples": [["a", "b", "c"]]}}')
+    records, (reject,) = read(f'{VALID}\n{line}\n{{"id": "last", "triples": [["a", "b", "c"]]}}')
     assert [record.id for record in records] == ["good", "last"]
     assert (reject.file, reject.line) == ("mine.jsonl", 2)
     assert re.search(reason, reject.reason)

@@ -23,19 +23,21 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 @st.composite
 def references(draw: st.DrawFn, predicates: tuple[str, ...]) -> Reference:
     pieces = draw(st.lists(TEXT, min_size=1, max_size=3))
-    known = st.none() | st.lists(st.sampled_from(predicates), max_size=3).map(tuple)
-    facts = draw(st.none() | st.tuples(*(known.map(lambda names, p=piece: Fact(p, names)) for piece in pieces)))
+    predicate_lists = st.none() | st.lists(st.sampled_from(predicates), max_size=3).map(tuple)
+    facts = draw(
+        st.none() | st.tuples(*(predicate_lists.map(lambda names, p=piece: Fact(p, names)) for piece in pieces))
+    )
     order = tuple(draw(st.permutations(predicates)))
-    cut = draw(st.integers(0, len(order) - 1))
-    plan = draw(st.sampled_from([None, Plan(tuple(filter(None, (order[:cut], order[cut:]))))]))
+    boundary = draw(st.integers(0, len(order) - 1))
+    plan = draw(st.sampled_from([None, Plan(tuple(filter(None, (order[:boundary], order[boundary:]))))]))
     return Reference("".join(pieces), facts, plan)
 
 
 @st.composite
 def records(draw: st.DrawFn) -> Record:
     triples = tuple(draw(st.lists(st.builds(Triple, TEXT, TEXT, TEXT), min_size=1, max_size=4)))
-    bare = Record("x", triples)
-    texts = tuple(draw(st.lists(references(bare.predicates), max_size=3)))
+    without_texts = Record("x", triples)
+    texts = tuple(draw(st.lists(references(without_texts.predicates), max_size=3)))
     return Record(draw(TEXT), triples, texts, draw(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
 
 
@@ -70,34 +72,34 @@ def test_the_file_has_the_documented_schema_and_metadata(tmp_path: Path) -> None
     assert (expected["format"], expected["corpus"], expected["split"]) == ("1", "mine", "dev")
 
 
-def modified(path: Path) -> None:
+def modify(path: Path) -> None:
     table = pq.read_table(path)
     changed = table.set_column(0, table.schema.field("id"), pa.array(["changed", *table["id"].to_pylist()[1:]]))
     pq.write_table(changed.replace_schema_metadata(pq.read_metadata(path).metadata), path)
 
 
-def damaged(path: Path) -> None:
+def damage(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[50:450] = bytes(byte ^ 0xFF for byte in data[50:450])
     path.write_bytes(data)
 
 
-def foreign(**metadata: str) -> Any:
+def write_foreign(**metadata: str) -> Any:
     table = pa.table({"a": [1]}).replace_schema_metadata({f"agggen.{name}": value for name, value in metadata.items()})
     return partial(pq.write_table, table)
 
 
-DESCRIBED = {"fingerprint": "0", "corpus": "c", "split": "s"}
+METADATA = {"fingerprint": "0", "corpus": "c", "split": "s"}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (modified, "was modified after preparation"),
-        (damaged, "prepare the corpus again"),
-        (foreign(), "not a prepared corpus"),
-        (foreign(format="9", **DESCRIBED), "has format 9, not 1"),
-        (foreign(format="1", **DESCRIBED), "does not have the columns"),
+        (modify, "was modified after preparation"),
+        (damage, "prepare the corpus again"),
+        (write_foreign(), "not a prepared corpus"),
+        (write_foreign(format="9", **METADATA), "has format 9, not 1"),
+        (write_foreign(format="1", **METADATA), "does not have the columns"),
         (lambda path: path.write_text("id,text"), "is not a Parquet file"),
         (Path.unlink, "does not exist; make it with: agggen prepare"),
     ],

@@ -30,7 +30,7 @@ def as_text(record: Record) -> str:
     return f"{record.id}: {triples} => {' / '.join(reference.text for reference in record.references)}"
 
 
-def single(table: Table) -> Record:
+def only_record(table: Table) -> Record:
     ((record,),) = table.records.values()
     assert not table.rejects
     return record
@@ -144,7 +144,7 @@ def test_a_missing_column_is_an_error(row: Row, columns: dict[str, Any], message
 def test_splits_and_categories_are_read_from_columns() -> None:
     rows = [{"name": "A", "p": "x", "split": name} for name in ("train", "Validation", "test", "held-out")]
     assert list(read(*rows).records) == ["train", "dev", "test", "held-out"]
-    assert single(read(NAMED, **COLUMNS)).category == "sf"
+    assert only_record(read(NAMED, **COLUMNS)).category == "sf"
 
 
 def test_records_in_json_keep_facts_and_plans() -> None:
@@ -156,9 +156,9 @@ def test_a_record_in_a_data_frame_may_have_arrays_and_empty_cells() -> None:
     nested = np.empty(1, dtype=object)
     nested[0] = np.array(["A", "p", "x"], dtype=object)  # as `pandas.read_parquet` returns nested lists
     for array in (nested, np.array([["A", "p", "x"]])):
-        record = single(read({"id": "1", "triples": array, "references": float("nan"), "category": float("nan")}))
+        record = only_record(read({"id": "1", "triples": array, "references": float("nan"), "category": float("nan")}))
         assert record == Record.of({"id": "1", "triples": [["A", "p", "x"]]})
-    assert single(read({"id": "1", "triples": [["A", "p", "x"]], "category": np.str_("c")})).category == "c"
+    assert only_record(read({"id": "1", "triples": [["A", "p", "x"]], "category": np.str_("c")})).category == "c"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_invalid_lines_of_a_file_are_rejected(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize(("name", "sign"), [("f.csv", ";"), ("f.csv", ","), ("f.tsv", "\t")])
 def test_the_delimiter_is_read_from_the_header(tmp_path: Path, name: str, sign: str) -> None:
     (tmp_path / name).write_text(f"title{sign}Release Year\nAlien{sign}1979\n", encoding="utf-8")
-    assert as_text(single(read_file(tmp_path / name))) == "2: Alien | Release_Year | 1979 => "
+    assert as_text(only_record(read_file(tmp_path / name))) == "2: Alien | Release_Year | 1979 => "
 
 
 def test_a_single_object_is_read_in_either_form() -> None:

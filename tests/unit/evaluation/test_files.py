@@ -41,7 +41,7 @@ def test_texts_as_json_lines_are_found_by_id(tmp_path: Path) -> None:
         ("texts.jsonl", b'{"id": "9", "text": "a"}', "line 1, id '9': records.jsonl has no such record"),
         ("texts.jsonl", b'{"id": "1", "text": "a"}\n' * 2, "line 2, id '1': line 1 has the same id"),
         ("texts.jsonl", b'{"id": "1", "text": "a"}', "has no text for record '2' of records.jsonl"),
-        ("texts.jsonl", b"\n", "has no text for record '1' and 1 others of records.jsonl"),
+        ("texts.jsonl", b"\n", "has no text for record '1' and 1 more of records.jsonl"),
     ],
 )
 def test_invalid_texts_are_refused(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:

@@ -59,10 +59,10 @@ def one_corpus(systems: dict[str, System]) -> tuple[System, dict[str, slice]]:
     texts: list[str] = []
     references: list[list[str]] = []
     parts = {}
-    for name, (own, groups) in systems.items():
-        parts[name] = slice(len(texts), len(texts) + len(own))
-        texts += own
-        references += groups
+    for name, (system_texts, system_references) in systems.items():
+        parts[name] = slice(len(texts), len(texts) + len(system_texts))
+        texts += system_texts
+        references += system_references
     return (texts, references), parts
 
 

@@ -62,10 +62,10 @@ def test_empty_texts_have_finite_scores(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_order_of_references_does_not_matter_nor_do_blank_ones(protocol: str) -> None:
-    turned = [["", *group[::-1], "  "] for group in RAGGED]
+    reordered = [["", *group[::-1], "  "] for group in RAGGED]
     requested = [metric for metric in LIGHT[protocol] if (protocol, metric) != ("webnlg-2017", "bleu")]
     expected = score_texts(protocol, TEXTS, RAGGED, requested)
-    for metric, score in score_texts(protocol, TEXTS, turned, requested).items():
+    for metric, score in score_texts(protocol, TEXTS, reordered, requested).items():
         assert score.value == pytest.approx(expected[metric].value)
 
 
@@ -82,14 +82,14 @@ def test_tokenised_texts_are_not_tokenised_again(protocol: str) -> None:
     metrics = [metric for metric in LIGHT[protocol] if metric in ("bleu", "nist")]
     tokenisers = {"plain": sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a(), "webnlg-2017": challenge_tokens}
     tokenise = tokenisers.get(protocol, str)
-    tokens, others = list(map(tokenise, TEXTS)), [list(map(tokenise, group)) for group in RAGGED]
+    tokens, reference_tokens = list(map(tokenise, TEXTS)), [list(map(tokenise, group)) for group in RAGGED]
     raw = score_texts(protocol, TEXTS, RAGGED, metrics)
-    for metric, score in score_texts(protocol, tokens, others, metrics, tokenised=True).items():
+    for metric, score in score_texts(protocol, tokens, reference_tokens, metrics, tokenised=True).items():
         assert score.value == raw[metric].value
     if protocol != "e2e":
-        glued = score_texts(protocol, TEXTS, RAGGED, ["bleu"], tokenised=True)["bleu"]
-        assert glued.value != raw["bleu"].value
-        assert glued.signature != raw["bleu"].signature
+        untokenised = score_texts(protocol, TEXTS, RAGGED, ["bleu"], tokenised=True)["bleu"]
+        assert untokenised.value != raw["bleu"].value
+        assert untokenised.signature != raw["bleu"].signature
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_segment_scores_equal_the_scores_of_single_texts(protocol: str) -> None:
     for metric, statistics in measure(protocol, TEXTS, RAGGED, metrics).items():
         assert statistics.segment_scores is not None and statistics.segment_scores.shape == (3,)
         if metric != "bleu":  # sentence BLEU uses the effective order
-            alone = [
+            single_scores = [
                 score_texts(protocol, [t], [g], [metric])[metric].value for t, g in zip(TEXTS, RAGGED, strict=True)
             ]
-            assert statistics.segment_scores == pytest.approx(alone)
+            assert statistics.segment_scores == pytest.approx(single_scores)
 
 
 def test_the_score_of_a_part_of_the_corpus() -> None:

@@ -23,7 +23,7 @@ def board(corpus: str, split: str, trained_on: str) -> Board:
 
 
 def scores(result: Board) -> dict[str, dict[str, float]]:
-    return {system.system: system.scores for system in result.systems}
+    return {system.name: system.scores for system in result.systems}
 
 
 def test_the_e2e_rows_equal_the_paper(data_home: Path) -> None:
@@ -89,7 +89,7 @@ def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> No
         rates = [system.scores[name] for name in SLOT_ERRORS if name in system.scores]
         assert not rates or sum(rates[:3]) == pytest.approx(rates[3], abs=0.15)  # the paper's sums are inexact
     assert result.split in get_corpus(result.corpus).splits
-    assert len({system.system for system in result.systems}) == len(result.systems)
+    assert len({system.name for system in result.systems}) == len(result.systems)
     assert board_for(result.corpus, result.split, result.inputs, result.protocol, result.trained_on) == (result, "")
 
 

@@ -46,14 +46,14 @@ def test_only_different_systems_differ_significantly(references: list[list[str]]
     systems = [noisy(references, share, seed) for share, seed in ((0.1, 1), (0.1, 2), (0.2, 3))]
     results = [measure("plain", texts, references, tokenised=True) for texts in systems]
     for metric in ("bleu", "chrf", "ter"):
-        good, same, worse = (result[metric] for result in results)
-        assert paired_bootstrap(good, good).p_value == 1
-        apart, alike = paired_bootstrap(good, worse), paired_bootstrap(good, same)
-        assert apart.p_value < 0.01
-        assert alike.p_value > 0.05
-        assert apart.low <= apart.difference <= apart.high
-        assert apart.low * apart.high > 0  # the interval excludes 0
-        assert alike.low < 0 < alike.high
+        first, equal, worse = (result[metric] for result in results)
+        assert paired_bootstrap(first, first).p_value == 1
+        different, similar = paired_bootstrap(first, worse), paired_bootstrap(first, equal)
+        assert different.p_value < 0.01
+        assert similar.p_value > 0.05
+        assert different.low <= different.difference <= different.high
+        assert different.low * different.high > 0  # the interval excludes 0
+        assert similar.low < 0 < similar.high
 
 
 @pytest.mark.parametrize("share", [0.10, 0.11, 0.12])
@@ -62,9 +62,9 @@ def test_p_values_agree_with_sacrebleu(references: list[list[str]], share: float
     systems = [("first", noisy(references, 0.1, 4)), ("second", noisy(references, share, 5))]
     columns, metrics = [[group[0] for group in references]], {"BLEU": BLEU(tokenize="none", force=True)}
     expected = PairedTest(systems, metrics, columns, test_type="ar", n_samples=2000, n_jobs=1)()[1]["BLEU"][1]
-    one, two = (measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"] for _, texts in systems)
-    assert two.corpus().value == expected.score
-    assert paired_bootstrap(one, two, resamples=2000).p_value == pytest.approx(expected.p_value, abs=0.06)
+    first, second = (measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"] for _, texts in systems)
+    assert second.corpus().value == expected.score
+    assert paired_bootstrap(first, second, resamples=2000).p_value == pytest.approx(expected.p_value, abs=0.06)
 
 
 def test_intervals_depend_on_the_seed(references: list[list[str]]) -> None:

@@ -117,24 +117,26 @@ def annotated(path: Path, every: int = 1) -> tuple[float, dict[str, float], dict
         The percentage of texts in which both find the same; added, missed and wrong values in percent of the slots of
         the original meaning representations: ours, theirs.
     """
-    same = total = slots = 0
+    n_identical = n_texts = n_slots = 0
     computed: Counter[str] = Counter()
     expected: Counter[str] = Counter()
     for meaning, annotation, text in list(rows(path, "orig_mr", "mr", "ref"))[::every]:
         record = Record("reference", parse_meaning(meaning))
         errors = slot_errors(record, text)
-        had, has = values(meaning), values(annotation)
+        original_values, annotated_values = values(meaning), values(annotation)
         missed_values = [(error.slot, error.value) for error in (*errors.missed, *errors.wrong)]
         extra = [(error.slot, error.said) for error in (*errors.added, *errors.wrong)]
-        total += 1
-        slots += len(had)
-        same += (had - set(missed_values)) | set(extra) == has
+        n_texts += 1
+        n_slots += len(original_values)
+        n_identical += (original_values - set(missed_values)) | set(extra) == annotated_values
         computed.update({"add": len(errors.added), "miss": len(errors.missed), "wrong": len(errors.wrong)})
-        n_missed, n_added = (Counter(slot for slot, _ in pairs) for pairs in (had - has, has - had))
+        n_missed = Counter(slot for slot, _ in original_values - annotated_values)
+        n_added = Counter(slot for slot, _ in annotated_values - original_values)
         wrong = (n_missed & n_added).total()
         expected.update({"add": n_added.total() - wrong, "miss": n_missed.total() - wrong, "wrong": wrong})
-    ours, theirs = ({part: 100 * count / slots for part, count in c.items()} for c in (computed, expected))
-    return 100 * same / total, ours, theirs
+    computed_rates = {part: 100 * count / n_slots for part, count in computed.items()}
+    expected_rates = {part: 100 * count / n_slots for part, count in expected.items()}
+    return 100 * n_identical / n_texts, computed_rates, expected_rates
 
 
 @pytest.mark.parametrize(
@@ -146,8 +148,8 @@ def test_errors_of_references_equal_the_published_annotation(
     data_home: Path, name: str, every: int, share: float
 ) -> None:
     """The rates of all three kinds of errors differ by less than 0.25 % of the slots."""
-    same, computed, expected = annotated(data_home / "e2e_cleaned" / name, every)
-    assert same > share
+    identical_share, computed, expected = annotated(data_home / "e2e_cleaned" / name, every)
+    assert identical_share > share
     assert computed == pytest.approx(expected, abs=0.25)
 
 

@@ -8,7 +8,7 @@ import pytest
 from agggen.errors import AggGenError, RecordError
 from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.systems import measure_system, metrics_of, non_slot_predicate, slot_statistics
-from agggen.evaluation.values import VALUES
+from agggen.evaluation.values import VALUE_METRICS
 from agggen.records import Record, Reference, Triple
 
 
@@ -27,9 +27,9 @@ FOREIGN = Record("b", (Triple("Ann", "birthPlace", "Rome"),), (Reference("Ann wa
 
 
 def test_slot_errors_are_a_metric_of_e2e_for_its_own_predicates() -> None:
-    assert metrics_of("e2e", None, RECORDS) == (*PROTOCOLS["e2e"], *VALUES, "ser")
+    assert metrics_of("e2e", None, RECORDS) == (*PROTOCOLS["e2e"], *VALUE_METRICS, "ser")
     assert "ser" not in metrics_of("e2e", None, [*RECORDS, FOREIGN])
-    assert metrics_of("plain", None, RECORDS) == ("bleu", "chrf", "ter", *VALUES)
+    assert metrics_of("plain", None, RECORDS) == ("bleu", "chrf", "ter", *VALUE_METRICS)
     assert non_slot_predicate([*RECORDS, FOREIGN]) == "'birthPlace' of record 'b'"
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.evaluation.ter import BEAM, Distance, edits
+from agggen.evaluation.ter import BEAM, Distance, count_edits
 from agggen.evaluation.text_metrics import tercom_statistics
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
@@ -39,21 +39,21 @@ def levenshtein(first: list[str], second: list[str]) -> int:
     ],
 )
 def test_edits_computed_by_hand(hypothesis: str, reference: str, expected: int) -> None:
-    assert edits(hypothesis.split(), reference.split()) == expected
+    assert count_edits(hypothesis.split(), reference.split()) == expected
 
 
 def test_tercoms_beam_misses_matches_after_many_deletions() -> None:
     """tercom prunes paths that are much worse than the best one of their column."""
     late, missing = ["a", "b"], [f"m{i}" for i in range(BEAM + 5)]
-    assert edits(late, missing[:BEAM] + late) == BEAM
-    assert edits(late, missing + late) > Distance(missing + late)(late)
+    assert count_edits(late, missing[:BEAM] + late) == BEAM
+    assert count_edits(late, missing + late) > Distance(missing + late)(late)
 
 
 @given(WORDS, WORDS)
 def test_the_edit_distance_equals_the_full_table(words: list[str], reference: list[str]) -> None:
     expected = levenshtein(words, reference)
     assert Distance(reference)(words) == expected
-    assert abs(len(words) - len(reference)) <= edits(words, reference) <= expected
+    assert abs(len(words) - len(reference)) <= count_edits(words, reference) <= expected
 
 
 def test_the_edits_of_the_best_reference_are_divided_by_the_mean_length() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agggen.facts.frames import Frame, Sentence, Words, frame_of_tags
+from agggen.facts.frames import Frame, Sentence, Tokens, frame_of_tags
 
 _PIECE = re.compile(r"\[(?P<role>[A-Z0-9-]+): (?P<inside>[^\]]+)\]|(?P<outside>[^\s\[\]]+)")
 
@@ -28,13 +28,13 @@ def parse_allennlp(item: Mapping[str, Any]) -> Sentence:
     return Sentence(joined(item["words"]), tuple(frame for frame in frames if frame is not None))
 
 
-def joined(words: Sequence[str]) -> Words:
+def joined(words: Sequence[str]) -> Tokens:
     """Words with their offsets in the text that joins them by spaces."""
     spans: list[tuple[int, int]] = []
     for word in words:
         start = spans[-1][1] + 1 if spans else 0
         spans.append((start, start + len(word)))
-    return Words(tuple(words), tuple(spans))
+    return Tokens(tuple(words), tuple(spans))
 
 
 def sentence(text: str, *descriptions: str) -> Sentence:

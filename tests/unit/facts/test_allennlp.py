@@ -1,4 +1,4 @@
-"""Facts from AllenNLP's output and the included tagger, compared with the facts released by the paper's authors.
+"""Facts from AllenNLP's output and the shipped tagger, compared with the facts released by the paper's authors.
 
 The rules of level ``full`` were written on the first half of these texts and on the third quarter, for what only longer
 texts show; the minimum length of a frame and the handling of crossing frames at level ``paper`` were chosen on all.
@@ -42,7 +42,7 @@ def gold(data_home: Path, texts: list[list[Sentence]]) -> list[set[int]]:
 
 
 def joined(text: Sequence[Sentence]) -> str:
-    return " ".join(word for sentence in text for word in sentence.words.words)
+    return " ".join(word for sentence in text for word in sentence.tokens.words)
 
 
 def boundaries(facts: Sequence[str]) -> set[int]:
@@ -53,7 +53,7 @@ def boundaries(facts: Sequence[str]) -> set[int]:
 def facts_of(text: Sequence[Sentence], level: Level) -> list[str]:
     facts = []
     for sentence in text:
-        words = sentence.words.words
+        words = sentence.tokens.words
         edges = pairwise((*fact_starts(sentence, level), len(words)))
         facts += ["".join(words[start:end]) for start, end in edges]
     return facts
@@ -66,12 +66,12 @@ def scored(actual: Sequence[set[Any]], gold: Sequence[set[Any]]) -> tuple[float,
     return correct / sum(map(len, actual)), correct / sum(map(len, gold)), identical
 
 
-@pytest.mark.parametrize(("level", "least"), [("full", (0.98, 0.98, 0.97)), ("paper", (0.75, 0.75, 0.70))])
+@pytest.mark.parametrize(("level", "minima"), [("full", (0.98, 0.98, 0.97)), ("paper", (0.75, 0.75, 0.70))])
 def test_facts_from_allennlps_frames_equal_the_released_facts(
-    texts: list[list[Sentence]], gold: list[set[int]], level: Level, least: tuple[float, ...]
+    texts: list[list[Sentence]], gold: list[set[int]], level: Level, minima: tuple[float, ...]
 ) -> None:
     scores = scored([boundaries(facts_of(text, level)) for text in texts], gold)
-    assert all(score >= minimum for score, minimum in zip(scores, least, strict=True)), scores
+    assert all(score >= minimum for score, minimum in zip(scores, minima, strict=True)), scores
 
 
 def test_clauses_are_close_to_the_released_facts(texts: list[list[Sentence]], gold: list[set[int]]) -> None:
@@ -89,17 +89,19 @@ def arguments(sentence: Sentence) -> set[tuple[int, int, int, str]]:
     }
 
 
-def test_the_included_tagger_agrees_with_allennlp(texts: list[list[Sentence]]) -> None:
+def test_the_shipped_tagger_agrees_with_allennlp(texts: list[list[Sentence]]) -> None:
     """On every third text of the second half, on which the tagger was not tuned."""
     expected = [sentence for text in texts[len(texts) // 2 :: 3] for sentence in text]
-    frames = EmbeddedFrames().frames([sentence.words for sentence in expected])
-    tagged = [Sentence(sentence.words, own) for sentence, own in zip(expected, frames, strict=True)]
+    frames = EmbeddedFrames().frames([sentence.tokens for sentence in expected])
+    tagged = [
+        Sentence(sentence.tokens, sentence_frames) for sentence, sentence_frames in zip(expected, frames, strict=True)
+    ]
     items: list[tuple[Callable[[Sentence], set[Any]], float]] = [
         (lambda sentence: {frame.predicate for frame in sentence.frames}, 0.95),
         (lambda sentence: set(fact_starts(sentence)[1:]), 0.70),
         (lambda sentence: {argument[:3] for argument in arguments(sentence)}, 0.78),
         (arguments, 0.70),
     ]
-    for items_of, least in items:
+    for items_of, minimum in items:
         precision, recall, _ = scored(list(map(items_of, tagged)), list(map(items_of, expected)))
-        assert 2 * precision * recall / (precision + recall) >= least  # F1
+        assert 2 * precision * recall / (precision + recall) >= minimum  # F1

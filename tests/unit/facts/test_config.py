@@ -35,7 +35,7 @@ def test_an_invalid_source_is_refused(source: Any, message: str) -> None:
 def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz"))
     assert segmenter(config).name == "allennlp"
-    monkeypatch.setattr("agggen.facts.config._ALLENNLP", "absent_platform.source:AllenNLPFrames")
+    monkeypatch.setattr("agggen.facts.config._ALLENNLP_FRAMES", "absent_platform.source:AllenNLPFrames")
     with pytest.raises(ConfigError, match="needs the package agggen_platform: No module named 'absent_platform'"):
         segmenter(config)
 

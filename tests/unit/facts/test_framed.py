@@ -8,7 +8,7 @@ import pytest
 
 from agggen.errors import AggGenError
 from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Frame, Words
+from agggen.facts.frames import Frame, Tokens
 from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import sentence
 
@@ -31,10 +31,10 @@ class Source:
         self.fingerprint = fingerprint
         self.calls: list[int] = []
 
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+    def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         self.calls.append(len(sentences))
-        known = {described.words.words: described.frames for described in DESCRIBED}
-        return [known.get(sentence.words, ()) for sentence in sentences]
+        frames_of = {described.tokens.words: described.frames for described in DESCRIBED}
+        return [frames_of.get(sentence.words, ()) for sentence in sentences]
 
 
 def test_the_distinct_sentences_of_all_texts_are_one_call() -> None:
@@ -55,7 +55,7 @@ def test_the_distinct_sentences_of_all_texts_are_one_call() -> None:
     assert FrameSegmenter(source).segment([" ", ""]) == [(), ()]
     assert source.calls == [4], "texts without words caused a call"
     first, *_, last = FrameSegmenter(source).sentences(texts)
-    assert [own.words.spans[1] for own in (*first[:2], *last)] == [(5, 8), (45, 49), (4, 8)]
+    assert [described.tokens.spans[1] for described in (*first[:2], *last)] == [(5, 8), (45, 49), (4, 8)]
     assert first[1].frames == last[0].frames == DESCRIBED[0].frames
 
 

@@ -19,7 +19,7 @@ from tests.unit.facts.role_notation import joined, sentence
 
 def marked(described: Sentence, level: Level = "full") -> str:
     """The words of a sentence with bars between facts: ``Bolt is a comic | drawn by Cohn .``"""
-    words = described.words.words
+    words = described.tokens.words
     starts = fact_starts(described, level)
     return " | ".join(" ".join(words[start:end]) for start, end in pairwise((*starts, len(words))))
 
@@ -174,12 +174,12 @@ def any_sentences(draw: st.DrawFn) -> Sentence:
 @pytest.mark.parametrize("level", get_args(Level))
 @given(sentence=any_sentences())
 def test_facts_of_any_frames_concatenate_to_the_text_and_have_words(level: Level, sentence: Sentence) -> None:
-    words = sentence.words.words
+    words = sentence.tokens.words
     text = " ".join(words)
     starts = fact_starts(sentence, level)
     assert starts[:1] == ([0] if words else [])
     assert starts == sorted(set(starts)) and all(start < len(words) for start in starts)
-    facts = cut(text, [sentence.words.spans[start][0] for start in starts])
+    facts = cut(text, [sentence.tokens.spans[start][0] for start in starts])
     assert "".join(facts) == text and len(facts) == len(starts)
     if level == "full" and any(word.isalnum() for word in words):
         assert all(any(map(str.isalnum, fact)) for fact in facts), "a fact has no word"
@@ -190,7 +190,7 @@ def test_facts_of_any_frames_concatenate_to_the_text_and_have_words(level: Level
 def test_the_order_of_frames_does_not_matter(level: Level, sentence: Sentence, order: random.Random) -> None:
     frames = list(sentence.frames)
     order.shuffle(frames)
-    assert fact_starts(Sentence(sentence.words, tuple(frames)), level) == fact_starts(sentence, level)
+    assert fact_starts(Sentence(sentence.tokens, tuple(frames)), level) == fact_starts(sentence, level)
 
 
 @pytest.mark.parametrize("level", get_args(Level))
@@ -209,4 +209,4 @@ def test_trees_are_properly_nested(level: Level, sentence: Sentence) -> None:
                 check(children, phrase.start, phrase.end)
             start = node.end
 
-    check(build_tree(sentence, level), 0, len(sentence.words.words))
+    check(build_tree(sentence, level), 0, len(sentence.tokens.words))

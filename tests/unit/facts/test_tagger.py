@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import BundleError
-from agggen.facts.embedded import SHIPPED
+from agggen.facts.embedded import TAGGER_FOLDER
 from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
-from agggen.facts.tagger.features import TABLES, Features, batch_by_length, collate_words, shape, values
+from agggen.facts.tagger.features import TABLES, Features, batch_by_length, collate_words, feature_values, word_shape
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
 from agggen.facts.tagger.store import load_tagger
 from tests.unit.facts.role_notation import check_bio
@@ -27,22 +27,22 @@ from tests.unit.facts.role_notation import check_bio
     ("word", "expected"), [("NASA", "X"), ("McDonald", "XxXx"), ("A-320b", "X-0x"), ("\u6771\u4eac", "X"), ("...", ".")]
 )
 def test_shapes_of_words(word: str, expected: str) -> None:
-    assert shape(word) == expected
+    assert word_shape(word) == expected
 
 
 def test_features_do_not_depend_on_unicode_form_or_digits() -> None:
-    assert values("Caf\u00e9")[0] == values("Cafe\u0301")[0]
-    assert values("1963")[0] == values("2020")[0] == "0"
+    assert feature_values("Caf\u00e9")[0] == feature_values("Cafe\u0301")[0]
+    assert feature_values("1963")[0] == feature_values("2020")[0] == "0"
 
 
 @given(st.lists(st.integers(0, 60), max_size=40), st.integers(1, 200))
-def test_batches_contain_every_non_empty_sentence_once_within_the_budget(lengths: list[int], budget: int) -> None:
-    batches = batch_by_length(lengths, budget)
+def test_batches_contain_every_non_empty_sentence_once_within_the_budget(lengths: list[int], max_words: int) -> None:
+    batches = batch_by_length(lengths, max_words)
     assert sorted(index for batch in batches for index in batch) == [i for i, length in enumerate(lengths) if length]
     for batch in batches:
         widths = [lengths[index] for index in batch]
         assert widths == sorted(widths, reverse=True)
-        assert len(batch) == 1 or len(batch) * widths[0] <= budget
+        assert len(batch) == 1 or len(batch) * widths[0] <= max_words
 
 
 # --- decoding ----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_padding_does_not_change_the_scores() -> None:
 
 @pytest.mark.parametrize("name", ["tagger.json", "weights.safetensors", "manifest.json"])
 def test_a_changed_or_missing_file_is_refused(tmp_path: Path, name: str) -> None:
-    shutil.copytree(SHIPPED, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(TAGGER_FOLDER, tmp_path, dirs_exist_ok=True)
     content = bytearray((tmp_path / name).read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / name).write_bytes(content)

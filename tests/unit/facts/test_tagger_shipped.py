@@ -1,11 +1,11 @@
-"""The included tagger: its files, and unusual input."""
+"""The shipped tagger: its files, and unusual input."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 
-from agggen.facts.embedded import SHIPPED, EmbeddedFrames
+from agggen.facts.embedded import TAGGER_FOLDER, EmbeddedFrames
 from agggen.facts.tagger.store import RoleTagger, load_tagger
 from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import check_bio, joined
@@ -34,15 +34,15 @@ ODD = (
 
 @cache
 def shipped() -> RoleTagger:
-    return load_tagger(SHIPPED)
+    return load_tagger(TAGGER_FOLDER)
 
 
 def test_the_shipped_files_are_small_attributed_and_without_addresses() -> None:
     source = EmbeddedFrames()
     assert source.fingerprint == EmbeddedFrames().fingerprint
     assert source.fingerprint.startswith("embedded-")
-    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 7_000_000
-    assert "CC BY-SA 4.0" in (SHIPPED / "README.md").read_text()
+    assert sum(file.stat().st_size for file in TAGGER_FOLDER.iterdir()) < 7_000_000
+    assert "CC BY-SA 4.0" in (TAGGER_FOLDER / "README.md").read_text()
     words = shipped().features.tables["word"]
     assert len(words) > 9000
     assert [word for word in words if ADDRESS.search(word)] == []

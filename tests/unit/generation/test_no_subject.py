@@ -17,7 +17,7 @@ from agggen.corpora.prepared import read_records, write_records
 from agggen.corpora.rejects import Reject
 from agggen.datasets import load_records
 from agggen.errors import RecordError
-from agggen.evaluation.values import read_values
+from agggen.evaluation.values import check_values
 from agggen.generation.fallbacks import fallback_sentence
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.text.linearise import linearise
@@ -121,7 +121,7 @@ def test_a_name_is_never_missed_but_may_be_added(reading: Any) -> None:
 def test_coverage_counts_all_triples() -> None:
     text = "The pub serves Thai food."
     assert [check.mentioned for check in find_mentions(PUB, text).checks] == [True, True, False]
-    statistics = read_values([PUB], [text]).statistics
+    statistics = check_values([PUB], [text]).statistics
     assert [statistics[name].corpus().value for name in ("values_whole", "values_lenient")] == pytest.approx(
         [200 / 3] * 2
     )

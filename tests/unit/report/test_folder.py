@@ -20,14 +20,14 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
+def report_folder(tmp_path: Path) -> Path:
     """The folder of a report."""
     write_report(tmp_path / "r", report([*ROWS, row(4, 2, 1, slots=True, text=NASTY)]))
     return tmp_path / "r"
 
 
-def test_report_json_has_every_score_with_its_signature(written: Path) -> None:
-    result = json.loads((written / "report.json").read_text(encoding="utf-8"))
+def test_report_json_has_every_score_with_its_signature(report_folder: Path) -> None:
+    result = json.loads((report_folder / "report.json").read_text(encoding="utf-8"))
     assert result["scores"]["text"]["measures"] == [
         {"name": "bleu", "value": 41.25, "interval_95": [40.0, 42.5], "signature": "nrefs:var|tok:13a"},
         {"name": "tau", "value": None, "interval_95": None, "signature": "kendall"},
@@ -37,8 +37,8 @@ def test_report_json_has_every_score_with_its_signature(written: Path) -> None:
     assert result["partial"] is None
 
 
-def test_records_jsonl_has_a_line_per_record_with_its_errors(written: Path) -> None:
-    lines = [json.loads(line) for line in (written / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+def test_records_jsonl_has_a_line_per_record_with_its_errors(report_folder: Path) -> None:
+    lines = [json.loads(line) for line in (report_folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["id"] for line in lines] == ["r1", "r2", "r3", "r4"]
     first, second, third, last = lines
     assert (first["not_whole"], first["invented"]) == ({"p0": "part"}, [])
@@ -52,15 +52,15 @@ def test_records_jsonl_has_a_line_per_record_with_its_errors(written: Path) -> N
     assert last["text"] == NASTY
 
 
-def test_only_a_report_of_the_same_evaluation_is_replaced(written: Path) -> None:
-    before = files(written)
-    other = replace(report(ROWS), identity={"bundle": "cd34", "limit": 0})
+def test_only_a_report_of_the_same_evaluation_is_replaced(report_folder: Path) -> None:
+    files_before = files(report_folder)
+    other_report = replace(report(ROWS), identity={"bundle": "cd34", "limit": 0})
     with pytest.raises(ConfigError, match=r"has the report of another evaluation \(its bundle differs\)"):
-        write_report(written, other)
-    assert files(written) == before
-    write_report(written, report(ROWS[:1]))
-    assert files(written) != before
-    assert [path.name for path in written.parent.iterdir()] == ["r"]
+        write_report(report_folder, other_report)
+    assert files(report_folder) == files_before
+    write_report(report_folder, report(ROWS[:1]))
+    assert files(report_folder) != files_before
+    assert [path.name for path in report_folder.parent.iterdir()] == ["r"]
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "report.json"])
@@ -99,8 +99,8 @@ def test_a_report_is_written_to_a_new_or_empty_folder(
             check_target(Path(folder), {})
 
 
-def test_a_failed_write_keeps_the_earlier_report(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = files(written)
+def test_a_failed_write_keeps_the_earlier_report(report_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files_before = files(report_folder)
     rename = os.rename
 
     def refuse(source: str | Path, target: str | Path) -> None:
@@ -110,6 +110,6 @@ def test_a_failed_write_keeps_the_earlier_report(written: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(OSError, match="No space left"):
-        write_report(written, report(ROWS[:1]))
-    assert files(written) == before
-    assert [path.name for path in written.parent.iterdir()] == ["r"]
+        write_report(report_folder, report(ROWS[:1]))
+    assert files(report_folder) == files_before
+    assert [path.name for path in report_folder.parent.iterdir()] == ["r"]

@@ -17,7 +17,7 @@ TRIPLES = [["Silicon | \u00c5", "period", '3, "x"'], ["Silicon | \u00c5", "disco
 TEXTS = ["Silicon is in period 3.", "Boron was found by Curie, who\nnever saw it.", "=1+1", "Silicon is."]
 
 
-def reviewed(path: Path, corrections: dict[str, str]) -> Path:
+def with_corrections(path: Path, corrections: dict[str, str]) -> Path:
     """Writes the table with `corrections` by record id, with semicolons and without BOM like spreadsheets."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -52,20 +52,20 @@ def test_the_riskiest_text_is_first(table: Path) -> None:
 
 def test_corrected_texts_are_training_data(table: Path) -> None:
     corrections = {"r0": "Right: it's in 3.", "r1": "Another\nline.", "r3": "A third one."}
-    done = reviewed(table, corrections)
-    records = {record.id: record for record in load_records(done)}
+    corrected_table = with_corrections(table, corrections)
+    records = {record.id: record for record in load_records(corrected_table)}
     texts = {name: "".join(reference.text for reference in record.references) for name, record in records.items()}
     assert texts == {"r0": "", "r1": "", "r2": "", "r3": ""} | corrections
     assert records["r1"].as_dict()["triples"] == [*TRIPLES, ["a", "b", "1"]]
-    splits = load_dataset(done).splits
+    splits = load_dataset(corrected_table).splits
     assert sum(len(record.references) for split in splits.values() for record in split) == 3
 
 
 def test_an_invalid_json_cell_is_a_reject(table: Path) -> None:
-    done = reviewed(table, {f"r{n}": f"Text {n}." for n in range(4)})
-    done.write_text(done.read_text().replace('""b"", ""2""]]', '""b"", ""2""'), encoding="utf-8")
+    corrected_table = with_corrections(table, {f"r{n}": f"Text {n}." for n in range(4)})
+    corrected_table.write_text(corrected_table.read_text().replace('""b"", ""2""]]', '""b"", ""2""'), encoding="utf-8")
     with pytest.warns(UserWarning, match="'triples' must be a JSON list"):
-        assert len(load_records(done)) == 3
+        assert len(load_records(corrected_table)) == 3
 
 
 def test_a_table_in_an_absent_folder_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from agggen.corpora.elements import elements_records
 from agggen.evaluation import Score
-from agggen.evaluation.values import VALUES, read_values
+from agggen.evaluation.values import VALUE_METRICS, check_values
 from agggen.facts.config import segmenter
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
@@ -23,12 +23,12 @@ from tests.unit.score_files import score_texts
 def checked(
     records: Sequence[Record], texts: Sequence[str], facts: Sequence[Sequence[WrittenFact]] | None = None
 ) -> list[Row]:
-    values, count = read_values(records, texts), len(texts)
+    values, count = check_values(records, texts), len(texts)
     return rows_of(records, texts, values, [None] * count, facts or [()] * count, {"bleu": [7.0] * count})
 
 
 def faithfulness(rows: Sequence[Row]) -> dict[str, Score]:
-    values = read_values([row.record for row in rows], [row.text for row in rows])
+    values = check_values([row.record for row in rows], [row.text for row in rows])
     measures = sections.faithfulness(rows, values.statistics, 0).measures
     return {measure.name: measure.score for measure in measures if measure.score}
 
@@ -51,7 +51,7 @@ def test_slot_errors_are_counted_if_all_predicates_are_slots_of_e2e() -> None:
     (row,) = checked([pub], ["Aromi serves Italian food."])
     assert sorted((kind, error.slot) for kind, error in row.labelled_errors) == [("missed", "area"), ("wrong", "food")]
     slot_errors = [f"{kind}.{part}" for kind in ("ser", "ser_plain") for part in ("add", "miss", "wrong", "ser")]
-    assert list(faithfulness([row])) == [*VALUES, *slot_errors]
+    assert list(faithfulness([row])) == [*VALUE_METRICS, *slot_errors]
     mill = Record.of({"id": "2", "triples": [["Mill", "builtIn", "1800"]]})
     assert [row.slot_errors for row in checked([pub, mill], ["a", "b"])] == [None, None]
 
@@ -61,9 +61,9 @@ MAYOR = Record.of({"id": "1", "triples": [["Rome", "country", "Italy"], ["Rome",
 
 def test_both_checks_name_the_values_that_a_text_lacks() -> None:
     silent, half = checked([MAYOR] * 2, ["Rome is in Italy.", "Rome in Italy is led by Ann Black."])
-    assert (silent.not_whole, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
+    assert (silent.incomplete_values, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
     assert "black" in silent.unmentioned["leader"] and silent.scores == {"bleu": 7.0}
-    assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), "lenient accepts 2 of 3 words"
+    assert (half.incomplete_values, half.unmentioned) == ({"leader": "part"}, {}), "lenient accepts 2 of 3 words"
 
 
 def test_values_faults_and_hallucinations_are_measured_separately() -> None:
@@ -83,7 +83,7 @@ def test_values_faults_and_hallucinations_are_measured_separately() -> None:
 
 def test_a_lexicon_is_used_and_named_in_the_signature() -> None:
     lexicon = Lexicon(variants={"Italy": ("Italian",), "Ann Mary Black": ("Ann Black", "A. Black")})
-    result = read_values([MAYOR], ["Italian Rome is led by Ann Black."], Checker(lexicon)).statistics["values_whole"]
+    result = check_values([MAYOR], ["Italian Rome is led by Ann Black."], Checker(lexicon)).statistics["values_whole"]
     assert result.corpus().value == 100
     assert result.signature.endswith("|lexicon:3 variants|triples:2|said:literal 0,rule 0,lexicon 2,phrase 0")
 

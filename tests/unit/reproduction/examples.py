@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agggen.config import flatten, resolved
 from agggen.corpora.prepared import write_records
-from agggen.evaluation.published import Board, Published
+from agggen.evaluation.published import Board, PublishedSystem
 from agggen.generation.generator import InferenceConfig
 from agggen_platform.reproduction.records import RunRecord, Score
 from agggen_platform.reproduction.tables import Recipe, Table, table_of_texts
@@ -28,8 +28,8 @@ def toy_table(folder: Path) -> Table:
 def example_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, ...] = ()) -> Table:
     """A table of our systems and two published ones, one with the name of one of ours."""
     published = (
-        Published("Elsewhere", {"bleu": 61.5, "chrf": 70.25}, "Somebody 2020"),
-        Published("AggGen", {"bleu": 58.5}, "The paper, table 1", 3),
+        PublishedSystem("Elsewhere", {"bleu": 61.5, "chrf": 70.25}, "Somebody 2020"),
+        PublishedSystem("AggGen", {"bleu": 58.5}, "The paper, table 1", 3),
     )
     board = Board(corpus, "test", INPUTS, "toy", "plain", "by hand", published)
     return table_of_texts("toy", "A toy", Recipe("toy", corpus, preset), board, extra)

@@ -80,7 +80,7 @@ def test_an_evaluation_plans_and_writes_with_the_same_settings(generator: Genera
     plain = load_bundle(bundle).generator()
     for writer, config in ((generator, None), (plain, generator.config)):
         written = generate_outputs(writer, RECORDS, config)
-        assert written.planned == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
+        assert written.most_likely_plans == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
 
 
 def test_sampled_plans_differ_by_seed_and_are_repeatable(library: Generator) -> None:

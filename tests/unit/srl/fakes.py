@@ -15,7 +15,7 @@ from textwrap import dedent
 
 import pytest
 
-from agggen.facts.frames import Frame, Phrase, Words
+from agggen.facts.frames import Frame, Phrase, Tokens
 from agggen_platform.srl import environment
 from agggen_platform.srl.environment import PACKAGES, WORKER
 from tests.unit.facts.role_notation import joined
@@ -92,14 +92,14 @@ class Verbs:
     def __init__(self, *verbs: str, fingerprint: str = "verbs-1") -> None:
         self.verbs, self.fingerprint = verbs, fingerprint
 
-    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+    def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         return [
             tuple(Frame(i, (Phrase("V", i, i + 1),)) for i, word in enumerate(sentence.words) if word in self.verbs)
             for sentence in sentences
         ]
 
 
-def words(text: str) -> Words:
+def words(text: str) -> Tokens:
     return joined(text.split())
 
 
