@@ -60,8 +60,8 @@ class Move:
     done: bool = False  # whether the alias was moved: a move is recorded before it is made, and again afterwards
 
     def __str__(self) -> str:
-        how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
-        return f"{self.from_version or 'none'} -> {self.to_version or 'none'}{how}" + (self.gate and f": {self.gate}")
+        kind = " (rollback)" if self.back else " (metric gate overruled)" if self.forced else ""
+        return f"{self.from_version or 'none'} -> {self.to_version or 'none'}{kind}" + (self.gate and f": {self.gate}")
 
 
 class Registry:

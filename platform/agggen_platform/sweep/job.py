@@ -64,7 +64,7 @@ class SweepReport:
     best: FrozenTrial
     bundle: str  # the address of the best trial's bundle
     version: Version | None  # the model version of the bundle; None if it is not registered
-    refused: AggGenError | None  # why the bundle was not registered
+    registration_error: AggGenError | None  # why the bundle was not registered
     registry: str  # the registry's URI
     trials_run: int  # number of trials that this call ran or resumed
     seconds: float
@@ -152,18 +152,28 @@ def sweep(
         best = _best_trial(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
-        version = refused = None
+        version = registration_error = None
         if model:
             tags = {"sweep": name, "trial": str(best.number)}
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
             except AggGenError as error:  # the caller still gets the results of the trials
-                refused = error
+                registration_error = error
     seconds = time.monotonic() - started
     ui_command = tracker.ui_command()
     return SweepReport(
-        name, columns(study), rows(study), best, bundle, version, refused, registry, trials_run, seconds, ui_command
+        name,
+        columns(study),
+        rows(study),
+        best,
+        bundle,
+        version,
+        registration_error,
+        registry,
+        trials_run,
+        seconds,
+        ui_command,
     )
 
 

@@ -34,7 +34,7 @@ class Run:
     experiment: str = "agggen"
     uri: str = ""  # MLflow's address without credentials
     parent: str | None = None
-    began: float = 0.0  # seconds since 1970
+    start_time: float = 0.0  # seconds since 1970
     status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF: the process died before it could log its end
     entries: int = 0
     unsent: int = 0
@@ -54,7 +54,7 @@ def _read_run(folder: Path) -> Run:
         run.entries += 1
         if event is None:
             continue
-        run.began = run.began or event["time"]
+        run.start_time = run.start_time or event["time"]
         match event["event"]:
             case "start":
                 run.experiment, run.uri, run.parent = event["experiment"], event["mlflow"], event.get("parent")
@@ -78,7 +78,7 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
         advice = f"did you mean {near[0]}?" if near else "`agggen runs list` shows all"  # a sweep has hundreds of runs
         raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {advice}")
     selected = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
-    return sorted(selected, key=lambda run: (run.began, run.name))
+    return sorted(selected, key=lambda run: (run.start_time, run.name))
 
 
 def sync(
