@@ -57,7 +57,7 @@ class Move:
     back: bool = False  # whether it is a rollback
     forced: bool = False  # whether the metric gate was overruled
     gate: str = ""  # the reason that the metric gate gave
-    done: bool = False  # whether the alias was moved: a move is recorded before it is made, and again afterwards
+    done: bool = False  # False while the move is recorded but not made yet
 
     def __str__(self) -> str:
         kind = " (rollback)" if self.back else " (metric gate overruled)" if self.forced else ""
@@ -110,8 +110,8 @@ class Registry:
     def moves(self, name: str, alias: str) -> list[Move]:
         """The moves of an alias, oldest first; the last one ends at the current version.
 
-        A last move that was recorded but not made, because its process was killed, is left out. A later move in
-        MLflow's pages is added.
+        Leaves out a last move that was recorded but not made, because its process was killed. Adds a later move that
+        was made on MLflow's pages.
         """
         model = self._model(name)
         moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
@@ -184,16 +184,16 @@ class Registry:
 def _history_json(moves: Sequence[Move]) -> str:
     """The moves as JSON with shortened notes; without the oldest ones if they do not fit into a tag."""
     history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
-    while len(text := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
+    while len(serialised := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
         del history[0]
-    return text
+    return serialised
 
 
 def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
     number = str(registered.version)
-    own_aliases = tuple(alias for alias, version in aliases.items() if version == number)
+    version_aliases = tuple(alias for alias, version in aliases.items() if version == number)
     seconds = registered.creation_timestamp / 1000
-    return Version(registered.name, number, registered.source, dict(registered.tags), seconds, own_aliases)
+    return Version(registered.name, number, registered.source, dict(registered.tags), seconds, version_aliases)
 
 
 def _all_pages(search: Any, **options: Any) -> list[Any]:

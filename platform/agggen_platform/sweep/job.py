@@ -25,7 +25,7 @@ from agggen_platform.job_config import JobConfig, run_config_of
 from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
 from agggen_platform.registry.client import registry_uri
-from agggen_platform.registry.registration import accepts
+from agggen_platform.registry.registration import accepts_address
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
@@ -116,7 +116,7 @@ def sweep(
     runs_dir = runs_dir.resolve()
     registry = registry_uri(config.tracking.uri, runs_dir)
     store = config.storage.url or str(runs_dir)
-    if model and not accepts(registry, store):
+    if model and not accepts_address(registry, store):
         raise ConfigError(
             f"the registry {masked(registry)} accepts no bundle from {store}, a folder: set storage.url to "
             "s3://bucket/prefix, or do not register the best bundle (--no-register)"

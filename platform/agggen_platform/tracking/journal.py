@@ -56,8 +56,8 @@ class Journal:
         line = text.encode("utf-8", "replace") + b"\n"
         with self._lock:
             file = self._open()
-            written = os.write(file, b"\n" + line if self._incomplete else line)
-            self._incomplete = written < len(line) + self._incomplete
+            n_written = os.write(file, b"\n" + line if self._incomplete else line)
+            self._incomplete = n_written < len(line) + self._incomplete
             if self._incomplete:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
@@ -113,7 +113,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): _json_value(inner) for name, inner in value.items()}
+        return {str(name): _json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_value(inner) for inner in value]
+        return [_json_value(item) for item in value]
     return value
