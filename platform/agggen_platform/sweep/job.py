@@ -52,7 +52,7 @@ class Progress:
 
     ended: int
     total: int
-    trial: FrozenTrial  # the trial that has just ended
+    trial: FrozenTrial  # the trial that has ended
     best: FrozenTrial | None  # None if no trial has finished
 
 
@@ -101,7 +101,7 @@ def sweep(
         ClusterError: the cluster does not exist, or is too small for a trial.
         SweepError: no trial finished.
     """
-    started = time.monotonic()
+    start_time = time.monotonic()
     address = config.cluster.address or os.environ.get("RAY_ADDRESS", "")
     if address.startswith("ray://"):
         raise ConfigError(
@@ -160,7 +160,7 @@ def sweep(
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
             except AggGenError as error:  # the caller still gets the results of the trials
                 registration_error = error
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - start_time
     ui_command = tracker.ui_command()
     return SweepReport(
         name,
@@ -212,12 +212,12 @@ def _best_trial(study: Study) -> FrozenTrial:
     if best is not None:
         return best
     failed = study.trials(TrialState.FAIL)
-    first = f"; trial {failed[0].number}: {failed[0].user_attrs['reason']}" if failed else ""
-    raise SweepError(f"no trial finished, {len(failed)} of {len(study.trials())} failed{first}")
+    first_reason = f"; trial {failed[0].number}: {failed[0].user_attrs['reason']}" if failed else ""
+    raise SweepError(f"no trial finished, {len(failed)} of {len(study.trials())} failed{first_reason}")
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data that affect the trials; without their number, which may be increased later."""
+    """All settings and data that affect the trials; without the number of trials, which may be increased later."""
     values = resolved(settings)
     fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
@@ -233,14 +233,14 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
 
 def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
     """The fingerprints of all corpora and start bundles, by name, and all segmenters that trials may use."""
-    searched = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
+    searched_values = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
-    for values in product(*searched.values()):
+    for values in product(*searched_values.values()):
         try:
-            trial = trial_config(config, dict(zip(searched, values, strict=True)))
+            trial = trial_config(config, dict(zip(searched_values, values, strict=True)))
             data = data_of(trial)
-        except ConfigError:  # invalid together; a trial with these values fails with this reason
+        except ConfigError:  # an invalid combination; a trial with these values fails with this reason
             continue
         fingerprints |= data.fingerprints
         if data.start:
@@ -256,14 +256,14 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
         return
 
-    terminated = False
+    was_terminated = False
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        nonlocal terminated
-        terminated = True
-        interrupt = signal.getsignal(signal.SIGINT)  # while trials run: Tune's handler, which stops them gracefully
-        if callable(interrupt):
-            interrupt(signal.SIGINT, frame)
+        nonlocal was_terminated
+        was_terminated = True
+        interrupt_handler = signal.getsignal(signal.SIGINT)  # while trials run, Tune's, which stops them gracefully
+        if callable(interrupt_handler):
+            interrupt_handler(signal.SIGINT, frame)
         else:
             raise KeyboardInterrupt
 
@@ -272,7 +272,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if terminated:
+        if was_terminated:
             raise Terminated from None
         raise
     finally:

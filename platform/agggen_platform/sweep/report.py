@@ -28,9 +28,9 @@ def rows(study: Study) -> list[list[object]]:
     """One row per trial: finished trials from best to worst, then trials stopped early, then the rest."""
 
     def sort_key(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
-        complete = trial.state == TrialState.COMPLETE
-        value = trial.value if complete and trial.value is not None else 0.0
-        return not complete, trial.state != TrialState.PRUNED, value, trial.number
+        is_complete = trial.state == TrialState.COMPLETE
+        value = trial.value if is_complete and trial.value is not None else 0.0
+        return not is_complete, trial.state != TrialState.PRUNED, value, trial.number
 
     return [
         [

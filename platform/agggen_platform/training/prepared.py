@@ -67,14 +67,16 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
     )
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
 
-        def get(key: str, name: str) -> Path:
+        def download(key: str, name: str) -> Path:
             path = Path(scratch) / name
             verified.get(folder, f"{prefix}/{name}", path, **metadata["files"][key])
             return path
 
         names = {split: f"{split}.parquet" for split in ("train", "dev")}
-        examples = {key: _read_examples(get(key, name), folder.at(f"{prefix}/{name}")) for key, name in names.items()}
-        start = load_file(get(_START, _START)) if _START in metadata["files"] else {}
+        examples = {
+            split: _read_examples(download(split, name), folder.at(f"{prefix}/{name}")) for split, name in names.items()
+        }
+        start = load_file(download(_START, _START)) if _START in metadata["files"] else {}
     rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in metadata["rejects"].items()}
     lexicon = Lexicon.of(metadata["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
     return Prepared(encoder, examples["train"], examples["dev"], metadata["segmenter"], rejects, lexicon, start)
@@ -124,9 +126,9 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    numbers = pa.list_(pa.int32())
-    types = {"id": pa.string(), "facts": pa.list_(numbers), "max_size": pa.int32()}
-    schema = pa.schema([(field.name, types.get(field.name, numbers)) for field in fields(Example)])
+    integers = pa.list_(pa.int32())
+    types = {"id": pa.string(), "facts": pa.list_(integers), "max_size": pa.int32()}
+    schema = pa.schema([(field.name, types.get(field.name, integers)) for field in fields(Example)])
     columns = {name: [getattr(example, name) for example in examples] for name in schema.names}
     pq.write_table(pa.table(columns, schema), path, compression="zstd")
 
@@ -177,5 +179,5 @@ def _value(column: Any, row: int) -> Any:
     offsets, values = column
     start, end = offsets[row : row + 2].tolist()
     if isinstance(values, tuple):
-        return tuple(_value(values, inner) for inner in range(start, end))
+        return tuple(_value(values, position) for position in range(start, end))
     return tuple(values[start:end].tolist())
