@@ -38,9 +38,9 @@ def packages(_: Settings) -> Iterator[Finding]:
         return
     unmet = [requirement for requirement in requirements if not _is_met(requirement)]
     for requirement in unmet:
-        needed, installed = f"{requirement.name}{requirement.specifier}", _installed_version(requirement.name)
+        package, installed = f"{requirement.name}{requirement.specifier}", _installed_version(requirement.name)
         state = "it is not installed" if installed is None else f"{installed} is installed"
-        yield error("packages", f"agggen needs {needed}, but {state}", f"pip install '{needed}'")
+        yield error("packages", f"agggen needs {package}, but {state}", f"pip install '{package}'")
     if not unmet:
         yield ok("packages", f"agggen {version('agggen')}, and all its packages are in their version ranges")
 
@@ -68,11 +68,11 @@ def accelerator(settings: Settings) -> Iterator[Finding]:
         return
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a CPU build"
     yield ok("version", f"torch {torch.__version__}, {build}")
-    requested = not settings.distributed and (settings.gpus_per_worker > 0 or settings.device.startswith("cuda"))
+    gpu_requested = not settings.distributed and (settings.gpus_per_worker > 0 or settings.device.startswith("cuda"))
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
         yield ok("GPU", f"{len(names)}: {', '.join(names)}")
-    elif requested:
+    elif gpu_requested:
         remedy = "training.device=cpu cluster.gpus_per_worker=0  # or install torch for the CUDA that nvidia-smi shows"
         yield error("GPU", f"the job requests a GPU, but torch ({build}) finds none on this machine", remedy)
     elif shutil.which("nvidia-smi"):
@@ -89,18 +89,18 @@ def data(settings: Settings) -> Iterator[Finding]:
         yield warning("data home", f"AGGGEN_DATA_HOME={home} is not a folder", "export AGGGEN_DATA_HOME=FOLDER")
     else:
         yield ok("data home", f"{home}{'' if home.exists() else ' will be created by `agggen corpora fetch`'}")
-    for known in list_corpora():
-        yield _corpus(known, needed=known.name == settings.corpus)
-    corpus = settings.corpus
+    for corpus in list_corpora():
+        yield _corpus(corpus, is_needed=corpus.name == settings.corpus)
+    name = settings.corpus
     # Patterns such as my/{train,dev}.jsonl and addresses of stores are not checked.
-    if corpus is not None and not ("{" in corpus or "://" in corpus or Path(corpus).exists()):
+    if name is not None and not ("{" in name or "://" in name or Path(name).exists()):
         try:
-            get_corpus(corpus)
+            get_corpus(name)
         except CorpusError as failure:
             yield error("corpus", str(failure), "agggen corpora list")
 
 
-def _corpus(corpus: Corpus, needed: bool) -> Finding:
+def _corpus(corpus: Corpus, is_needed: bool) -> Finding:
     """Whether all files of a corpus exist and have the right size; `agggen corpora fetch` compares their SHA-256."""
     from agggen.corpora.catalogue import data_home
     from agggen.corpora.fetch import read_manifest
@@ -111,16 +111,16 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
     fetch = f"agggen corpora fetch {corpus.name}"
     if not folder.is_dir():
         remedy = f"copy {corpus.copied_from} to {folder}" if corpus.copied_from else fetch
-        return (error if needed else note)(corpus.name, f"not in {data_home()}", remedy)
+        return (error if is_needed else note)(corpus.name, f"not in {data_home()}", remedy)
     files = read_manifest(corpus.name)
-    wrong = [
+    wrong_files = [
         file.path
         for file in files
         if not (folder / file.path).is_file() or file.bytes not in (None, (folder / file.path).stat().st_size)
     ]
-    if wrong:
-        message = f"{folder}: {len(wrong)} of {len(files)} files are missing or changed, the first is {wrong[0]}"
-        return (error if needed else warning)(corpus.name, message, fetch)
+    if wrong_files:
+        message = f"{folder}: {len(wrong_files)} of {len(files)} files are missing or changed, first: {wrong_files[0]}"
+        return (error if is_needed else warning)(corpus.name, message, fetch)
     return ok(corpus.name, f"complete in {folder}")
 
 
