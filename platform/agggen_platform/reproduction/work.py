@@ -114,8 +114,8 @@ class _SeedRun:
             if differences:
                 raise ConfigError(
                     f"{self.runs / FOLDER / self.table.name / record.name}.json does not match {system.name}: "
-                    f"{'; '.join(differences)}. Use --fresh to evaluate the test split again and replace the records of "
-                    "this seed, or use another --runs"
+                    f"{'; '.join(differences)}. Use --fresh to evaluate the test split again and replace the records "
+                    "of this seed, or use another --runs"
                 )
 
     def train(self, model: Model) -> TrainedRun:
