@@ -33,7 +33,7 @@ def check(
         Path | None,
         Argument(metavar="[TEXTS]", help="One text per line in the records' order, or .jsonl with id and text."),
     ] = None,
-    json: Annotated[str | None, Option(metavar="FILE", help="Write all verdicts as JSON lines; or -.")] = None,
+    json: Annotated[str | None, Option(metavar="FILE", help="Write all verdicts as JSON lines; -: to stdout.")] = None,
     report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, the riskiest text first.")] = None,
     review: Annotated[Path | None, Option(metavar="FILE", help="Write a CSV of the riskiest texts, to edit.")] = None,
     worst: Annotated[int, Option(min=0, help="Number of the riskiest texts to print and review.")] = 10,
@@ -60,12 +60,12 @@ def check(
     from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
     from agggen.report.review import check_review, write_review
-    from agggen_platform.cli.score import check_json
+    from agggen_platform.cli.score import check_output
     from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
     for target in (json, str(report) if report else None):
-        check_json(target, inputs)
+        check_output(target, inputs)
     if review is not None:
         check_review(review)
     loaded_critic, _ = open_critic(critic)

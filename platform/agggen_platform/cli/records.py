@@ -39,9 +39,10 @@ Device = Annotated[
     str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second GPU.")
 ]
 Input = Annotated[
-    str, Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
+    str,
+    Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .json or .parquet; -: stdin, as JSON lines."),
 ]
-Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The output file of JSON lines, or -.")]
+Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The output file of JSON lines; -: stdout.")]
 
 _DEFAULT_COLUMNS = Columns()
 _BATCH_RECORDS = 256
@@ -209,7 +210,7 @@ def write_line(file: TextIO, value: Any) -> None:
 
 
 def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """All references, as (record, number in the record, facts); `segmenter` segments those without facts."""
+    """All references, as (record, number in the record, facts); `segmenter` segments references without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
     segmented = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [

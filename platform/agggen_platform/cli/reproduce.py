@@ -46,17 +46,17 @@ def reproduce(
     if table is None:
         _list_tables(runs)
         return
-    found_table = find_table(table)
+    selected_table = find_table(table)
     if seeds is not None and runs is not None:
-        work.reproduce(found_table, runs, _parse_seeds(seeds), overrides or (), fresh, console.note)
+        work.reproduce(selected_table, runs, _parse_seeds(seeds), overrides or (), fresh, console.note)
     elif seeds is not None:
         raise ConfigError("--seeds needs --runs DIR, the folder for runs and records")
     elif fresh or overrides:
         raise ConfigError("--fresh and settings need --runs DIR and --seeds SEED,..., which train and evaluate")
-    scores = comparison.compare(found_table, records_of(found_table, runs))
-    header, *rows = comparison.rows_of(scores)
-    console.print_table(header, rows, found_table.title)
-    for note in comparison.notes_of(scores, _records_location(runs)):
+    result = comparison.compare(selected_table, records_of(selected_table, runs))
+    header, *rows = comparison.rows_of(result)
+    console.print_table(header, rows, selected_table.title)
+    for note in comparison.notes_of(result, _records_location(runs)):
         console.echo(note)
 
 
