@@ -45,6 +45,7 @@ def ask(
     if plan_field and level is not None:
         raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
     options: dict[str, Any] = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
+    options = {name: value for name, value in options.items() if value is not None}
     collector = RejectCollector(columns)
 
     def request_records() -> Iterator[dict[str, Any]]:
@@ -53,7 +54,7 @@ def ask(
                 yield {"id": record.id, "triples": record.as_dict()["triples"], **plan_field}
 
     with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
-        for answer in client.stream(request_records(), **{k: v for k, v in options.items() if v is not None}):
+        for answer in client.stream(request_records(), **options):
             if answer["status"] == "error":
                 collector.reject(input, answer["id"], answer["error"]["detail"])
                 continue

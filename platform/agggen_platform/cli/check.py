@@ -90,7 +90,7 @@ def check(
     if review is not None:
         write_review(review, riskiest)
     if json != "-":
-        _print(checked_texts, riskiest)
+        _print_checks(checked_texts, riskiest)
 
 
 def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
@@ -127,7 +127,7 @@ def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], lis
     return records, texts
 
 
-def _print(checked_texts: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
+def _print_checks(checked_texts: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
     """Prints the riskiest texts to stdout, and means over all texts to stderr."""
     from agggen.checks import RISK_THRESHOLD
 

@@ -109,21 +109,21 @@ def bracketed(sentence: Sentence, level: Level = "full") -> str:
 
     words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.words.words]
 
-    def with_frames(nodes: Sequence[Node], start: int, end: int) -> str:
+    def bracket_frames(nodes: Sequence[Node], start: int, end: int) -> str:
         """The words from `start` to before `end`, with brackets around frames."""
         parts: list[str] = []
         for node in nodes:
-            parts += [*words[start : node.start], f"({words[node.predicate]} {frame(node)})"]
+            parts += [*words[start : node.start], f"({words[node.predicate]} {bracket_frame(node)})"]
             start = node.end
         return " ".join([*parts, *words[start:end]])
 
-    def frame(node: Node) -> str:
+    def bracket_frame(node: Node) -> str:
         parts: list[str] = []
         position = node.start
         for number, phrase in enumerate(node.phrases):
-            content = with_frames(node.children.get(number, ()), phrase.start, phrase.end)
+            content = bracket_frames(node.children.get(number, ()), phrase.start, phrase.end)
             parts += [*words[position : phrase.start], f"({phrase.role} {content})"]
             position = phrase.end
         return " ".join(parts)
 
-    return f"(S {with_frames(build_tree(sentence, level), 0, len(words))})"
+    return f"(S {bracket_frames(build_tree(sentence, level), 0, len(words))})"

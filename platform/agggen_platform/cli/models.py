@@ -183,8 +183,8 @@ def rollback(
     """
     from agggen_platform import registry as models
 
-    rolled_back = models.rollback(name, alias, uri=registry)
-    number, note = rolled_back.version.number, _previous_note(rolled_back.previous)
+    promotion = models.rollback(name, alias, uri=registry)
+    number, note = promotion.version.number, _previous_note(promotion.previous)
     console.echo(f"models:/{name}@{alias} is version {number}{note}")
 
 

@@ -98,10 +98,11 @@ def _has_table_rows(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline(1 << 20))
+            first_value = json.loads(file.readline(1 << 20))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(first, dict) and not first.keys() & {"triples", "references"} and bool(first.keys() - {"id"})
+    keys = first_value.keys() if isinstance(first_value, dict) else set()
+    return not keys & {"triples", "references"} and bool(keys - {"id"})
 
 
 class RejectCollector:

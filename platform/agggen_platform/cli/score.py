@@ -16,7 +16,7 @@ from agggen_platform.cli.records import output_lines, valid_records, write_line
 if TYPE_CHECKING:
     from agggen.evaluation.systems import Measured
 
-Entry = dict[str, Any]
+ScoreEntry = dict[str, Any]
 """A score in JSON: "score" (None if undefined) and "signature"; if computed, "low", "high" and "against"."""
 
 Json = Annotated[
@@ -68,8 +68,8 @@ def score(
     ids = [record.id for record in input_records]
     texts = _note_empty_texts(hypotheses, read_texts(hypotheses, ids, records))
     other_texts = _note_empty_texts(against, read_texts(against, ids, records)) if against else None
-    measured = measure_system(protocol, chosen_metrics, input_records, texts, other_texts, tokenised, confidence)
-    report({name: _entry(score) for name, score in measured.items()}, json)
+    measured_scores = measure_system(protocol, chosen_metrics, input_records, texts, other_texts, tokenised, confidence)
+    report({name: _score_entry(score) for name, score in measured_scores.items()}, json)
 
 
 def check_output(path: str | None, inputs: Sequence[Path]) -> None:
@@ -85,7 +85,7 @@ def check_output(path: str | None, inputs: Sequence[Path]) -> None:
         raise ConfigError(f"--json {path} would overwrite an input; give another file")
 
 
-def report(scores: Mapping[str, Entry], json: str | None) -> None:
+def report(scores: Mapping[str, ScoreEntry], json: str | None) -> None:
     """Prints the scores as a table, and writes them as JSON to the file `json`; "-": prints JSON instead."""
     if json is not None:
         with output_lines(json) as file:
@@ -106,10 +106,10 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
     console.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _entry(measured: Measured) -> Entry:
+def _score_entry(measured: Measured) -> ScoreEntry:
     """A score as JSON; an undefined score (NaN) becomes null."""
     score = measured.statistics.corpus()
-    entry: Entry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
+    entry: ScoreEntry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
     if interval := measured.interval:
         entry |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
     if comparison := measured.comparison:

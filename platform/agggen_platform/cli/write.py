@@ -61,9 +61,9 @@ def generate(
     fixed_plan = None if plan is None else Plan.parse(plan)
     if complete and fixed_plan is None:
         raise ConfigError("--complete needs --plan")
-    conflicting = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
-    if fixed_plan is not None and conflicting:
-        raise ConfigError(f"{conflicting[0]} cannot be combined with --plan, which already fixes the facts")
+    conflicting_settings = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
+    if fixed_plan is not None and conflicting_settings:
+        raise ConfigError(f"{conflicting_settings[0]} cannot be combined with --plan, which already fixes the facts")
     model = load_model(bundle, device)
     config = model.settings(settings or ())
     generator = model.generator
@@ -160,24 +160,24 @@ def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
 
     folder = bundle_folder(bundle)
     description = describe_bundle(folder)
-    loaded = load_bundle(folder)
-    parameters = sum(p.numel() for p in loaded.model.parameters())
-    vocabulary, lexicon = loaded.encoder.vocabulary, loaded.lexicon
+    loaded_bundle = load_bundle(folder)
+    parameters = sum(p.numel() for p in loaded_bundle.model.parameters())
+    vocabulary, lexicon = loaded_bundle.encoder.vocabulary, loaded_bundle.lexicon
     rows = [
         ("fingerprint", fingerprint(folder)),
         ("parameters", f"{parameters:,}"),
         ("vocabulary", f"{len(vocabulary):,} words, {vocabulary.n_output:,} of them in the output vocabulary"),
-        ("predicates", f"{len(loaded.encoder.predicates) - 1:,}"),
-        ("predicate names", ", ".join(loaded.encoder.predicates[1:])),
+        ("predicates", f"{len(loaded_bundle.encoder.predicates) - 1:,}"),
+        ("predicate names", ", ".join(loaded_bundle.encoder.predicates[1:])),
         ("wordings of values", f"{sum(map(len, lexicon.variants.values())):,} of {len(lexicon.variants):,} values"),
         ("truth values of", ", ".join(lexicon.booleans)),
         ("templates", f"{len(lexicon.templates):,}"),
         ("phrases", f"{len(lexicon.phrases):,}"),
-        ("facts", loaded.facts),
-        ("new texts are segmented by", loaded.segmenter.source),
+        ("facts", loaded_bundle.facts),
+        ("new texts are segmented by", loaded_bundle.segmenter.source),
     ]
     rows += [(f"model.{key}", value) for key, value in description["model"].items()]
-    rows += [(f"inference.{key}", str(value)) for key, value in flatten(loaded.inference).items()]
+    rows += [(f"inference.{key}", str(value)) for key, value in flatten(loaded_bundle.inference).items()]
     rows += [(key, f"{value:.4f}") for key, value in description["metrics"].items()]
     rows += [(f"source {key}", value) for key, value in description["sources"].items()]
     console.print_table(("field", "value"), rows)

@@ -40,7 +40,7 @@ def token(settings: Settings) -> Iterator[Finding]:
         message = "RAY_AUTH_MODE=disabled: anyone who can reach Ray's ports can run code as this user"
         yield error("token", message, f"unset RAY_AUTH_MODE && {_USE_TOKEN}")
     elif isinstance(source, Path):
-        yield _token_file(source)
+        yield _token_file_finding(source)
     elif source is not None:
         yield ok("token", f"read from {source}")
     elif settings.cluster is None:
@@ -62,7 +62,7 @@ def _token_source() -> Path | str | None:
     return default if default.exists() else None
 
 
-def _token_file(path: Path) -> Finding:
+def _token_file_finding(path: Path) -> Finding:
     try:
         mode = path.stat().st_mode & 0o777
     except OSError as failure:

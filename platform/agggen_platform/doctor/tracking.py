@@ -27,8 +27,8 @@ def check(settings: Settings) -> Iterator[Finding]:
         level = note if uri == sqlite_uri(runs) else error
         yield level("tracking", f"MLflow is not installed: runs are logged in {runs} only", "pip install 'agggen[ray]'")
         return
-    yield from server(uri, "tracking", lambda client: _write(client, settings.experiment))
-    yield from server(registry_uri(settings.tracking, runs), "registry", _read_registry)
+    yield from server(uri, "tracking", lambda client: _check_write_access(client, settings.experiment))
+    yield from server(registry_uri(settings.tracking, runs), "registry", _check_registry_access)
 
 
 def server(uri: str, subject: str, check_access: Any) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def server(uri: str, subject: str, check_access: Any) -> Iterator[Finding]:
         yield error(subject, f"{address} cannot be used: {message}", remedy(message, uri))
 
 
-def _write(client: Any, name: str) -> str:
+def _check_write_access(client: Any, name: str) -> str:
     """Sets a tag of the experiment, which needs the same permission as logging a run; raises MlflowException."""
     from mlflow.exceptions import MlflowException
 
@@ -65,7 +65,7 @@ def _write(client: Any, name: str) -> str:
     return f"lets this user write to the experiment {name!r}"
 
 
-def _read_registry(client: Any) -> str:
+def _check_registry_access(client: Any) -> str:
     client.search_registered_models(max_results=1)
     return "lets this user read the model registry"
 

@@ -150,7 +150,7 @@ def _differing_setting(run: Mapping[str, Any], inference: InferenceConfig) -> st
     return ""
 
 
-def _measure(metric: str) -> str:
+def _measure_name(metric: str) -> str:
     return metric.rpartition("/")[2]
 
 
@@ -162,7 +162,7 @@ class Gate:
     tolerance: float = 0.0  # by how much the candidate may be worse, in points of the metric
 
     def __post_init__(self) -> None:
-        if _measure(self.metric) not in _HIGHER_IS_BETTER | _LOWER_IS_BETTER or "/" not in self.metric:
+        if _measure_name(self.metric) not in _HIGHER_IS_BETTER | _LOWER_IS_BETTER or "/" not in self.metric:
             raise ConfigError(
                 f"{self.metric!r} is not a metric for the gate: give a section and a metric of a report, such as "
                 "plain/bleu, plain/ter or faithfulness/values_whole, of which higher or lower values are better"
@@ -182,9 +182,8 @@ class Gate:
         for key in sorted(shared):
             evaluation = candidate_evaluations[key]
             value, champion_value = (entry.scores[self.metric][0] for entry in (evaluation, champion_evaluations[key]))
-            deficit = (
-                (champion_value - value) if _measure(self.metric) in _HIGHER_IS_BETTER else (value - champion_value)
-            )
+            difference = champion_value - value
+            deficit = difference if _measure_name(self.metric) in _HIGHER_IS_BETTER else -difference
             passed &= deficit <= self.tolerance
             digits = 2 if abs(deficit) >= 0.005 or not deficit else 6  # more for a small difference
             note = f"{self.metric} {value:.{digits}f} against {champion_value:.{digits}f} of version {champion.number}"

@@ -91,11 +91,13 @@ def resolve(address: str, *, uri: str | None = None) -> str:
 def _existing_version(registry: Registry, name: str, digest: str, address: str) -> Version | None:
     """The version of the bundle with the fingerprint `digest` whose source is `address` or contains the bundle."""
     versions = registry.versions(name, digest) if name in registry.names() else []
-    usable = (version for version in versions if version.source == address or _contains(version.source, digest))
-    return next(usable, None)
+    usable_versions = (
+        version for version in versions if version.source == address or _contains_bundle(version.source, digest)
+    )
+    return next(usable_versions, None)
 
 
-def _contains(address: str, digest: str) -> bool:
+def _contains_bundle(address: str, digest: str) -> bool:
     try:
         return fingerprint(get_bundle(address)) == digest
     except AggGenError:  # the bundle was deleted or modified

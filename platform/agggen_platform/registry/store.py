@@ -97,8 +97,8 @@ class Registry:
                 existing = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
                 raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {existing}")
             number = aliases[address.alias]
-        if (registered := self._existing(self._client.get_model_version, address.name, number)) is not None:
-            return _version(registered, aliases)
+        if (model_version := self._get_or_none(self._client.get_model_version, address.name, number)) is not None:
+            return _version(model_version, aliases)
         existing = ", ".join(version.number for version in self.versions(address.name)) or "none"
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {existing}")
 
@@ -124,11 +124,11 @@ class Registry:
         return moves
 
     def _model(self, name: str) -> Any:
-        if (model := self._existing(self._client.get_registered_model, check_name(name))) is not None:
+        if (model := self._get_or_none(self._client.get_registered_model, check_name(name))) is not None:
             return model
         raise RegistryError(f"the registry has no model {name!r}; {hint(name, self.names())}")
 
-    def _existing(self, get: Callable[..., Any], *key: str) -> Any:
+    def _get_or_none(self, get: Callable[..., Any], *key: str) -> Any:
         """The result of ``get(*key)``; None if MLflow has no such object."""
         with registry_errors(self.uri):
             try:
@@ -189,11 +189,11 @@ def _history_json(moves: Sequence[Move]) -> str:
     return serialised
 
 
-def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
-    number = str(registered.version)
+def _version(model_version: Any, aliases: Mapping[str, str]) -> Version:
+    number = str(model_version.version)
     version_aliases = tuple(alias for alias, version in aliases.items() if version == number)
-    seconds = registered.creation_timestamp / 1000
-    return Version(registered.name, number, registered.source, dict(registered.tags), seconds, version_aliases)
+    seconds = model_version.creation_timestamp / 1000
+    return Version(model_version.name, number, model_version.source, dict(model_version.tags), seconds, version_aliases)
 
 
 def _all_pages(search: Any, **options: Any) -> list[Any]:

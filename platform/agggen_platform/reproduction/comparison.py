@@ -42,7 +42,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
         ConfigError: records differ in test records, protocol, recipe, inference settings of a system, or signature of a
             score; the message names the records.
     """
-    _check(table, records)
+    _check_comparable(table, records)
     our_rows = {system_row.name: row for system_row in table.system_rows if (row := _our_row(system_row, records))}
     rows: list[Row] = []
     for system in table.published:
@@ -79,7 +79,7 @@ def _scores(table: Table, records: Sequence[RunRecord]) -> Iterator[tuple[str, s
                     yield column, name, record, record.scores.get(name, _ABSENT)
 
 
-def _check(table: Table, records: Sequence[RunRecord]) -> None:
+def _check_comparable(table: Table, records: Sequence[RunRecord]) -> None:
     for record in records:
         if table.inputs not in (None, record.inputs):
             raise ConfigError(
@@ -121,7 +121,7 @@ def rows_of(comparison: Comparison) -> list[list[str]]:
     columns = comparison.table.columns
     rows = [["system", *(column.name for column in columns), "from"]]
     for row in comparison.rows:
-        cells = [_cell(row.scores.get(column.name, ()), column.digits) for column in columns]
+        cells = [_format_cell(row.scores.get(column.name, ()), column.digits) for column in columns]
         source = f"ours, n={len(row.runs)}" if row.runs else f"[{sources.index(row.source) + 1}]"
         rows.append([row.system, *cells, source])
     return rows
@@ -153,7 +153,7 @@ def _sources(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(row.source for row in comparison.rows if row.source))
 
 
-def _cell(values: Sequence[float], digits: int) -> str:
+def _format_cell(values: Sequence[float], digits: int) -> str:
     """The mean: ``58.74`` for one run, ``58.74 (58.50 to 58.98)`` for two, ``58.74 ± 0.24`` for more; ``-``: none."""
     if not values:
         return "-"

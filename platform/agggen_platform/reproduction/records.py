@@ -79,9 +79,9 @@ def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
         ConfigError: a record is invalid, or its system is not in the table.
     """
     if runs is None:
-        shipped = resources.files("agggen_platform.reproduction") / FOLDER / f"{table.name}.jsonl"
-        lines = shipped.read_text(encoding="utf-8").splitlines() if shipped.is_file() else []
-        sources = [(f"{shipped}, line {number}", line) for number, line in enumerate(lines, start=1)]
+        shipped_file = resources.files("agggen_platform.reproduction") / FOLDER / f"{table.name}.jsonl"
+        lines = shipped_file.read_text(encoding="utf-8").splitlines() if shipped_file.is_file() else []
+        sources = [(f"{shipped_file}, line {number}", line) for number, line in enumerate(lines, start=1)]
     else:
         files = sorted((runs / FOLDER / table.name).glob("[!.]*.json"))
         sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]

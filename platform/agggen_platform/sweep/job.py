@@ -146,7 +146,7 @@ def sweep(
             | {f"data/{split}": digest for split, digest in identity["data"].items()}
         )
         if trials_run:
-            _run(study, config, name, runs_dir, tracker, show, check_claims)
+            _run_remaining_trials(study, config, name, runs_dir, tracker, show, check_claims)
         tracker.log_text(table(study), "trials.csv")
         tracker.set_tags({"mlflow.note.content": description(study)})
         best = _best_trial(study)
@@ -177,7 +177,7 @@ def sweep(
     )
 
 
-def _run(
+def _run_remaining_trials(
     study: Study,
     config: JobConfig,
     name: str,
@@ -211,15 +211,17 @@ def _best_trial(study: Study) -> FrozenTrial:
     best = study.best()
     if best is not None:
         return best
-    failed = study.trials(TrialState.FAIL)
-    first_reason = f"; trial {failed[0].number}: {failed[0].user_attrs['reason']}" if failed else ""
-    raise SweepError(f"no trial finished, {len(failed)} of {len(study.trials())} failed{first_reason}")
+    failed_trials = study.trials(TrialState.FAIL)
+    first_reason = (
+        f"; trial {failed_trials[0].number}: {failed_trials[0].user_attrs['reason']}" if failed_trials else ""
+    )
+    raise SweepError(f"no trial finished, {len(failed_trials)} of {len(study.trials())} failed{first_reason}")
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
     """All settings and data that affect the trials; without the number of trials, which may be increased later."""
     values = resolved(settings)
-    fingerprints, segmenters = _inputs(config, parse_space(settings.space))
+    fingerprints, segmenters = _fingerprints_and_segmenters(config, parse_space(settings.space))
     return {
         "space": values["space"],
         "metric": settings.metric,
@@ -231,7 +233,7 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
     }
 
 
-def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
+def _fingerprints_and_segmenters(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
     """The fingerprints of all corpora and start bundles, by name, and all segmenters that trials may use."""
     searched_values = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
     fingerprints: dict[str, str] = {}

@@ -107,7 +107,7 @@ class Study:
         if self.trials()[number].state.is_finished():
             return
         trial = self._trial(number)
-        value = self._value(number)
+        value = self._best_value(number)
         if value is None:
             return self.fail(number, f"it never reported {self.config.metric}")
         for name, attribute in {"bundle": bundle, "run": run, "seconds": seconds}.items():
@@ -136,7 +136,7 @@ class Study:
         other_values = [rung_value for rung_value in values_at_rung.values() if rung_value is not None]
         return value is not None and should_prune(value, other_values, asha.factor)
 
-    def _value(self, number: int) -> float | None:
+    def _best_value(self, number: int) -> float | None:
         baseline = self.epochs.baseline
         values = [
             value

@@ -250,8 +250,8 @@ def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None])
         )
     except (TuneError, RayError, StorageInternalError, OSError) as error:
         cause: BaseException = error
-        while isinstance(cause, TuneError) and (inner := cause.__cause__ or cause.__context__):
-            cause = inner
+        while isinstance(cause, TuneError) and (inner_error := cause.__cause__ or cause.__context__):
+            cause = inner_error
         if isinstance(cause, RayError):
             raise ClusterError(f"the Ray cluster was lost: {cause}; the same command resumes") from error
         if isinstance(cause, StorageInternalError | OSError):

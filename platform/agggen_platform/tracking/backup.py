@@ -37,8 +37,8 @@ def log_backup(
         top_name = name.partition("/")[0]
         return not top_name.startswith(".") and top_name not in excluded and not top_name.endswith((".lock", ".tmp"))
 
-    stored = store.read(journal.FILE_NAME)
-    if stored is not None and not (local.read(journal.FILE_NAME) or b"").startswith(stored):
+    stored_log = store.read(journal.FILE_NAME)
+    if stored_log is not None and not (local.read(journal.FILE_NAME) or b"").startswith(stored_log):
         for name in filter(is_log, store.names()):
             with local.new(name) as path:
                 store.download(name, path)

@@ -87,7 +87,7 @@ def command_line() -> str:
 def origin() -> dict[str, str]:
     """Tags with user, command, machine, versions and commit, under MLflow's own names where it has them."""
     tags = {
-        "mlflow.user": _user(),
+        "mlflow.user": _user_name(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.name": command_line(),
         "host": socket.gethostname(),
@@ -98,10 +98,10 @@ def origin() -> dict[str, str]:
             tags[f"version.{package}"] = version(package)
         except PackageNotFoundError:
             continue
-    return tags | _commit(Path(__file__).parent)
+    return tags | _commit_tags(Path(__file__).parent)
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may have no name for the user id
@@ -109,7 +109,7 @@ def _user() -> str:
 
 
 @cache
-def _commit(folder: Path) -> dict[str, str]:
+def _commit_tags(folder: Path) -> dict[str, str]:
     """Tags with the commit of the running code; empty if the code is not in a repository."""
 
     def git(*arguments: str) -> str | None:

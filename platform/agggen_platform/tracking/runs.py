@@ -74,13 +74,12 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
     """The runs called `names` (default: all), sorted by start time; raises ConfigError for an unknown name."""
     logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.FILE_NAME}")}
     if unknown := [name for name in names if name not in logs]:
-        similar = get_close_matches(unknown[0], logs, 1)
-        advice = (
-            f"did you mean {similar[0]}?" if similar else "`agggen runs list` shows all"
-        )  # a sweep has hundreds of runs
+        advice = "`agggen runs list` shows all"  # there may be hundreds of runs
+        if similar_names := get_close_matches(unknown[0], logs, 1):
+            advice = f"did you mean {similar_names[0]}?"
         raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {advice}")
-    selected = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
-    return sorted(selected, key=lambda run: (run.start_time, run.name))
+    selected_runs = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
+    return sorted(selected_runs, key=lambda run: (run.start_time, run.name))
 
 
 def sync(
@@ -107,9 +106,9 @@ def sync(
         remaining = sender.close(patience)
         n_sent[run.name] = n_unsent - remaining
         if remaining:
-            cause = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
+            cause = "another process is sending it" if sender.is_busy else sender.failure or "it did not answer"
             unsent_causes[run.name] = f"{remaining} entries: {cause}"
-            if sender.failure and not sender.answered:
+            if sender.failure and not sender.has_answered:
                 unreachable[destination] = cause  # the following runs do not wait for this server again
     if unsent_causes:
         details = "; ".join(f"{name} ({cause})" for name, cause in unsent_causes.items())

@@ -50,8 +50,8 @@ class Sender:
         self._uri, self._experiment, self._report_to, self._killed_size = uri, experiment, report, killed_size
         self.cursor = self._load()
         self.failure = ""  # error of the last attempt; empty if it succeeded
-        self.answered = False  # whether MLflow has answered at least once
-        self.busy = False  # whether another process sends this run log
+        self.has_answered = False  # whether MLflow has answered at least once
+        self.is_busy = False  # whether another process sends this run log
         self._store: Store | None = None
         self._failures = 0
         self._sent_steps = _SentSteps()
@@ -93,7 +93,7 @@ class Sender:
         while True:
             with locked(self.folder / cursors.LOCK_NAME, wait=False) as acquired:
                 self.cursor = self._load()
-                self.busy = not acquired
+                self.is_busy = not acquired
                 if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
                     yield acquired
                     return
@@ -131,7 +131,7 @@ class Sender:
         """Sends all new entries; raises any error of MLflow. The cursor then points past the last accepted entry."""
         if self._store is None:
             self._store = self._connect()
-            self.answered = True
+            self.has_answered = True
         store = self._store
         while not self._abandoned.is_set() and (batch := self._batch()):
             self._send_batch(store, batch)
@@ -197,8 +197,8 @@ class Sender:
         if self.cursor.sent > self.path.stat().st_size:  # the log was deleted and started again
             self.cursor = Cursor(self.cursor.to)
         previous_id = self.cursor.run_id
-        run_id, replaced = store.open(previous_id, key, self.folder.name, first_event)
-        if replaced:
+        run_id, is_replaced = store.open(previous_id, key, self.folder.name, first_event)
+        if is_replaced:
             self._report(f"MLflow ({self.cursor.to}) has no run {previous_id} any more: a new run gets the whole log")
         if run_id != previous_id:
             self.cursor = Cursor(self.cursor.to, run_id)

@@ -121,15 +121,15 @@ class Store:
         """
         from mlflow.exceptions import MlflowException
 
-        run, replaced = None, False
+        run, is_replaced = None, False
         if run_id is not None:
             try:
                 run = self._client.get_run(run_id)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
-            replaced = run is None or run.info.lifecycle_stage != "active"
-        if run is None or replaced:
+            is_replaced = run is None or run.info.lifecycle_stage != "active"
+        if run is None or is_replaced:
             if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):
                 run = self._client.get_run(existing)
             else:
@@ -137,7 +137,7 @@ class Store:
                     self._experiment_id, _milliseconds(first_event), {_LOG_TAG: key}, run_name
                 )
         self._run_id, self._params = run.info.run_id, dict(run.data.params)
-        return self._run_id, replaced
+        return self._run_id, is_replaced
 
     def metrics(self, events: Sequence[Event]) -> None:
         from mlflow.entities import Metric

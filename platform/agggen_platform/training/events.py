@@ -62,7 +62,7 @@ class RunCoordinator:
         """Called by worker 0: training has ended, and a retry would end in the same way."""
         self._result = (kind, message)
 
-    def take(self) -> tuple[list[WorkerMessage], float]:
+    def take_messages(self) -> tuple[list[WorkerMessage], float]:
         """Called by the job: returns the new messages, and the seconds since the last heartbeat."""
         messages, self._messages = self._messages, []
         return messages, time.monotonic() - self._heartbeat
@@ -103,7 +103,7 @@ class WorkerMonitor:
         self.failure = ""  # reason of the last failed attempt
 
     def handle(self, messages: Sequence[WorkerMessage], heartbeat_age: float) -> None:
-        """Handles the result of `RunCoordinator.take`."""
+        """Handles the result of `RunCoordinator.take_messages`."""
         for message in messages:
             self._handle(message.kind, message.content)
         self.is_alive = self._n_starts > 0 and heartbeat_age <= _DEAD_SECONDS

@@ -125,7 +125,7 @@ def train_on_workers(
     try:
         while not has_ended:
             has_ended = bool(ray.wait([ray_task], timeout=_POLL_SECONDS)[0])
-            monitor.handle(*ray.get(coordinator.take.remote()))
+            monitor.handle(*ray.get(coordinator.take_messages.remote()))
             _check_progress(config, monitor)
             if not is_stopping and stop():
                 is_stopping = True
@@ -142,7 +142,7 @@ def train_on_workers(
         raise
     finally:
         if not has_ended:
-            _end(ray_task, coordinator)
+            _end_ray_train(ray_task, coordinator)
         ray.kill(coordinator)
     if result is not None:
         kind, message = result
@@ -161,7 +161,7 @@ def _check_progress(config: JobConfig, monitor: WorkerMonitor) -> None:
         )
 
 
-def _end(ray_task: Any, coordinator: Any) -> None:
+def _end_ray_train(ray_task: Any, coordinator: Any) -> None:
     """Requests the end of Ray Train, which then releases all resources; kills it after `_END_SECONDS`."""
     import ray
     from ray.exceptions import RayError

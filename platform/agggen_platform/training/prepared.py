@@ -40,11 +40,11 @@ _START = "start.safetensors"
 
 def load_or_prepare(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
     """The examples of `data`, and their path in `folder`; prepares and writes them if they do not exist."""
-    path = f"prepared/{_key(config, data)}"
+    path = f"prepared/{_examples_key(config, data)}"
     if folder.read(f"{path}/{_ENCODER}") is not None:
         return read_prepared(folder, path), path
     prepared = prepare(config, data.train, data.dev, config.max_reject_share, data.start.bundle if data.start else None)
-    _write(folder, path, prepared)
+    _write_prepared(folder, path, prepared)
     return prepared, path
 
 
@@ -82,7 +82,7 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
     return Prepared(encoder, examples["train"], examples["dev"], metadata["segmenter"], rejects, lexicon, start)
 
 
-def _key(config: RunConfig, data: Data) -> str:
+def _examples_key(config: RunConfig, data: Data) -> str:
     identity = {
         "format": FORMAT,
         "data": data.fingerprints,
@@ -97,7 +97,7 @@ def _key(config: RunConfig, data: Data) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _write(folder: Folder, prefix: str, prepared: Prepared) -> None:
+def _write_prepared(folder: Folder, prefix: str, prepared: Prepared) -> None:
     files = {}
 
     def add_file(key: str, name: str, write: Callable[[Path], None]) -> None:
@@ -161,7 +161,7 @@ class StoredExamples(Sequence[Example]):
         if isinstance(index, slice):
             return [self[i] for i in range(self._size)[index]]
         row = range(self._size)[index]
-        return Example(**{name: _value(column, row) for name, column in self._columns.items()})
+        return Example(**{name: _read_value(column, row) for name, column in self._columns.items()})
 
 
 def _to_numpy(array: Any) -> Any:
@@ -173,11 +173,11 @@ def _to_numpy(array: Any) -> Any:
     return array.to_numpy(zero_copy_only=False)
 
 
-def _value(column: Any, row: int) -> Any:
+def _read_value(column: Any, row: int) -> Any:
     if not isinstance(column, tuple):
         return column[row : row + 1].tolist()[0]
     offsets, values = column
     start, end = offsets[row : row + 2].tolist()
     if isinstance(values, tuple):
-        return tuple(_value(values, position) for position in range(start, end))
+        return tuple(_read_value(values, position) for position in range(start, end))
     return tuple(values[start:end].tolist())

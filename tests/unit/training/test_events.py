@@ -38,7 +38,7 @@ class Job:
     def receive(self, *messages: tuple[str, object]) -> None:
         for kind, content in messages:
             self.coordinator.send(WorkerMessage(kind, content))  # type: ignore[arg-type]
-        self.monitor.handle(*self.coordinator.take())
+        self.monitor.handle(*self.coordinator.take_messages())
 
 
 @pytest.fixture
