@@ -10,7 +10,7 @@ from typer import Argument, Option
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs
 from agggen_platform.cli.records import BundleAddress, note_unknown_predicates
-from agggen_platform.cli.shards import Actors, RunLogFactory, reused_message, shard_progress
+from agggen_platform.cli.shards import Actors, RunLogFactory, records_per_second, reused_message, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.job import Progress
@@ -69,7 +69,7 @@ def bulk(
     if review:
         check_review(review)
     job = partial(generate, model, source, out, config, fresh=fresh, single_file=single_file, endpoint=endpoint)
-    with shard_progress(_speed, _counts) as print_progress:
+    with shard_progress(records_per_second, _counts) as print_progress:
         report = job(tracker=run_log, progress=print_progress, review=worst if review else 0)
     counts = report.summary
     fulfilled, facts_per_text = counts.means().values()
@@ -86,13 +86,9 @@ def bulk(
         return
     if (progress := report.progress) is not None:
         retries = f"; {report.redone:,} shards were retried" if report.redone else ""
-        details = f"{_speed(progress)} after start-up{reused_message(progress)}{retries}"
+        details = f"{records_per_second(progress)} after start-up{reused_message(progress)}{retries}"
         console.note(f"Written in {report.seconds:.0f} s ({details})")
     run_log.finish(out, counts.rejects)
-
-
-def _speed(progress: Progress) -> str:
-    return f"{progress.counts.records / progress.seconds:,.1f} records/s"
 
 
 def _counts(progress: Progress) -> str:

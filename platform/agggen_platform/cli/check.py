@@ -77,20 +77,20 @@ def check(
     else:
         input_records = list(valid_records(records, Columns(**columns)))
         input_texts = read_texts(texts, [record.id for record in input_records], records)
-    checked_texts = check_all(input_records, input_texts, critic=loaded_critic)
+    checks = check_all(input_records, input_texts, critic=loaded_critic)
     if json is not None:
         with output_lines(json, str(records)) as file:
-            for entry in checked_texts:
+            for entry in checks:
                 write_line(file, entry.as_dict())
     if report is not None:
         from agggen.report.page import write_checks_page
 
-        write_checks_page(report, checked_texts, str(texts or records))
-    riskiest = sorted(checked_texts, key=lambda entry: -entry.risk)[:worst]
+        write_checks_page(report, checks, str(texts or records))
+    riskiest = sorted(checks, key=lambda entry: -entry.risk)[:worst]
     if review is not None:
         write_review(review, riskiest)
     if json != "-":
-        _print_checks(checked_texts, riskiest)
+        _print_checks(checks, riskiest)
 
 
 def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
@@ -127,7 +127,7 @@ def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], lis
     return records, texts
 
 
-def _print_checks(checked_texts: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
+def _print_checks(checks: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
     """Prints the riskiest texts to stdout, and means over all texts to stderr."""
     from agggen.checks import RISK_THRESHOLD
 
@@ -139,13 +139,12 @@ def _print_checks(checked_texts: Sequence[CheckedText], riskiest: Sequence[Check
         rows.append((entry.record.id, *numbers, not_said, entry.text))
     if rows:
         console.print_table(["id", "risk", "coverage", "correctness", "fluency", "not said", "text"], rows)
-    n_complete = sum(entry.result.whole for entry in checked_texts)
-    n_faultless = sum(not entry.faults for entry in checked_texts)
-    n_risky = sum(entry.risk > RISK_THRESHOLD for entry in checked_texts)
-    names = checked_texts[0].scores
-    means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checked_texts):.3f}" for name in names)
+    n_complete = sum(entry.result.whole for entry in checks)
+    n_faultless = sum(not entry.faults for entry in checks)
+    n_risky = sum(entry.risk > RISK_THRESHOLD for entry in checks)
+    means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checks):.3f}" for name in checks[0].scores)
     console.note(
-        f"{len(checked_texts):,} texts; strict check: {n_complete:,} state every value in full, "
+        f"{len(checks):,} texts; strict check: {n_complete:,} state every value in full, "
         f"{n_faultless:,} have no fault; {means}; {n_risky:,} have a risk over {RISK_THRESHOLD}"
     )
 
@@ -156,28 +155,24 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings, reference_scores
     from agggen.verification.lenient import verify
 
-    rated_texts = read_ratings(path)
-    checked_texts = check_all([text.record for text in rated_texts], [text.text for text in rated_texts], critic=critic)
-    n_systems = len({text.system for text in rated_texts})
-    sizes = [len(text.record.triples) for text in rated_texts]
+    ratings = read_ratings(path)
+    checks = check_all([text.record for text in ratings], [text.text for text in ratings], critic=critic)
+    sizes = [len(text.record.triples) for text in ratings]
     scores = {
-        "values whole (strict)": [
-            1 - len(entry.missing) / size for entry, size in zip(checked_texts, sizes, strict=True)
-        ],
+        "values whole (strict)": [1 - len(entry.missing) / size for entry, size in zip(checks, sizes, strict=True)],
         "values mentioned (lenient)": [
-            1 - len(verify(text.record, text.text).missing) / size
-            for text, size in zip(rated_texts, sizes, strict=True)
+            1 - len(verify(text.record, text.text).missing) / size for text, size in zip(ratings, sizes, strict=True)
         ],
-        "no fault (strict check)": [float(not entry.faults) for entry in checked_texts],
-        "critic: coverage": [entry.judgement.coverage for entry in checked_texts],
-        "critic: correctness": [entry.judgement.correctness for entry in checked_texts],
-        **{name: [entry.scores[name] for entry in checked_texts] for name in checked_texts[0].scores},
-        "1 - risk": [1 - entry.risk for entry in checked_texts],
-        **reference_scores(rated_texts),
+        "no fault (strict check)": [float(not entry.faults) for entry in checks],
+        "critic: coverage": [entry.judgement.coverage for entry in checks],
+        "critic: correctness": [entry.judgement.correctness for entry in checks],
+        **{name: [entry.scores[name] for entry in checks] for name in checks[0].scores},
+        "1 - risk": [1 - entry.risk for entry in checks],
+        **reference_scores(ratings),
     }
     rows = []
     for name, values in scores.items():
-        result = agreement(rated_texts, values)
+        result = agreement(ratings, values)
         cells = []
         for correlations in (result.per_text, result.per_system):
             cells += [f"{correlations[name]:.3f}" if name in correlations else "" for name in DIMENSIONS]
@@ -185,14 +180,14 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     console.print_table(
         ["score", *DIMENSIONS, *(f"{dimension}, systems" for dimension in DIMENSIONS)],
         rows,
-        f"Pearson correlation with ratings of {len(rated_texts):,} texts of {n_systems} systems",
+        f"Pearson correlation with ratings of {len(ratings):,} texts of {len({text.system for text in ratings})} systems",
     )
-    if all("Correctness" in text.ratings for text in rated_texts):
+    if all("Correctness" in text.ratings for text in ratings):
         for name, passed in (
-            ("no fault (strict check)", [not entry.faults for entry in checked_texts]),
-            (f"risk of at most {RISK_THRESHOLD}", [entry.risk <= RISK_THRESHOLD for entry in checked_texts]),
+            ("no fault (strict check)", [not entry.faults for entry in checks]),
+            (f"risk of at most {RISK_THRESHOLD}", [entry.risk <= RISK_THRESHOLD for entry in checks]),
         ):
-            pass_rate, incorrect_rate = passed_but_incorrect(rated_texts, passed)
+            pass_rate, incorrect_rate = passed_but_incorrect(ratings, passed)
             console.note(
                 f"{name}: {pass_rate:.1%} of the texts pass; people call {incorrect_rate:.1%} of these incorrect"
             )

@@ -69,6 +69,10 @@ def shard_progress(speed: FormatProgress, counts: FormatProgress) -> Iterator[Ca
         yield print_progress
 
 
+def records_per_second(progress: Progress[Any]) -> str:
+    return f"{progress.counts.records / progress.seconds:,.1f} records/s"
+
+
 def _time_left(progress: Progress[Any]) -> list[str]:
     """The estimated remaining time, from the shards that this run has finished; empty if there are none."""
     finished = progress.shards - progress.reused

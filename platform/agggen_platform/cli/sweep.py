@@ -28,7 +28,7 @@ def sweep(
     name: Annotated[str | None, Option(help="The sweep's name. [default: sweep-HASH]")] = None,
     trials: Annotated[int | None, Option(help="Total number of trials. [default: the space's]")] = None,
     concurrent: Annotated[
-        int | None, Option(help="Maximum number of concurrent trials; 0: as many as fit. [default: the space's]")
+        int | None, Option(help="Concurrent trials; 0: as many as fit. [default: the space's]")
     ] = None,
     model: Annotated[str, Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, Option("--no-register", help="Do not register the best bundle.")] = False,
@@ -78,7 +78,7 @@ def sweep(
         console.note("This sweep is finished; a larger --trials extends it")
     console.note(f"Compare trials: {report.ui_command}")
     console.echo(report.bundle)
-    if report.version or report.registration_error:
+    if report.version or report.refusal:
         _note_registered(report, model)
 
 
@@ -90,10 +90,10 @@ def _note_registered(report: SweepReport, model: str) -> None:
 
     registry_option = "" if report.registry == registry_uri() else f" --registry {shlex.quote(masked(report.registry))}"
     trial = f"Trial {report.best.number}"
-    if report.registration_error:
+    if report.refusal:
         command = f"agggen models register {shlex.quote(report.bundle)} --name {model}{registry_option}"
         console.note(f"{trial} is not registered; to retry: {command} (--to s3://... first copies it to a store)")
-        raise report.registration_error
+        raise report.refusal
     assert report.version is not None
     state = "registered as" if report.version.new else "already"
     alias = ", alias candidate" if CANDIDATE in report.version.aliases else ""

@@ -9,11 +9,10 @@ from typer import Argument, Option
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
-from agggen_platform.cli.shards import Actors, shard_progress
+from agggen_platform.cli.shards import Actors, records_per_second, shard_progress
 
 if TYPE_CHECKING:
     from agggen.training.data import Data
-    from agggen_platform.bulk.job import Progress
     from agggen_platform.job_config import JobConfig
 
 
@@ -139,14 +138,10 @@ def distill(
         require("ray")
     models = [open_model(address) for address in (bundle, *(teacher or ()))]
     distillation = Distillation(models, training_dataset(source, seed=division_seed, **columns), subsets)
-    with shard_progress(_speed, lambda progress: "") as print_progress:
+    with shard_progress(records_per_second, lambda progress: "") as print_progress:
         texts = distillation.write(runs / distillation.name, actors, print_progress, console.note)
     config, records = adaptation(JobConfig, bundle, texts, None, overrides or (), note=console.note, preset="distill")
     _run_training(config, records, f"distill-{Path(source).stem}", name, runs, fresh)
-
-
-def _speed(progress: Progress) -> str:
-    return f"{progress.counts.records / progress.seconds:,.1f} records/s"
 
 
 def _run_training(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:

@@ -209,12 +209,7 @@ def _plan_table() -> Table:
 
 
 def _alignment_table() -> Table:
-    measures = (
-        "precision",
-        "recall",
-        "f1",
-        "accuracy",
-    )  # recall as in the paper: the share of triples that are aligned
+    measures = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of aligned triples
     rows = {
         "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in measures},
         "rule-based": {name: f"alignment/rule_based_{name}" for name in measures},

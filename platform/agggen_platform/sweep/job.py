@@ -64,7 +64,7 @@ class SweepReport:
     best: FrozenTrial
     bundle: str  # the address of the best trial's bundle
     version: Version | None  # the model version of the bundle; None if it is not registered
-    registration_error: AggGenError | None  # why the bundle was not registered
+    refusal: AggGenError | None  # why the bundle was not registered
     registry: str  # the registry's URI
     trials_run: int  # number of trials that this call ran or resumed
     seconds: float
@@ -152,28 +152,18 @@ def sweep(
         best = _best_trial(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
-        version = registration_error = None
+        version = refusal = None
         if model:
             tags = {"sweep": name, "trial": str(best.number)}
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
             except AggGenError as error:  # the caller still gets the results of the trials
-                registration_error = error
+                refusal = error
     seconds = time.monotonic() - start_time
     ui_command = tracker.ui_command()
     return SweepReport(
-        name,
-        columns(study),
-        rows(study),
-        best,
-        bundle,
-        version,
-        registration_error,
-        registry,
-        trials_run,
-        seconds,
-        ui_command,
+        name, columns(study), rows(study), best, bundle, version, refusal, registry, trials_run, seconds, ui_command
     )
 
 
@@ -211,11 +201,9 @@ def _best_trial(study: Study) -> FrozenTrial:
     best = study.best()
     if best is not None:
         return best
-    failed_trials = study.trials(TrialState.FAIL)
-    first_reason = (
-        f"; trial {failed_trials[0].number}: {failed_trials[0].user_attrs['reason']}" if failed_trials else ""
-    )
-    raise SweepError(f"no trial finished, {len(failed_trials)} of {len(study.trials())} failed{first_reason}")
+    failures = study.trials(TrialState.FAIL)
+    first_reason = f"; trial {failures[0].number}: {failures[0].user_attrs['reason']}" if failures else ""
+    raise SweepError(f"no trial finished, {len(failures)} of {len(study.trials())} failed{first_reason}")
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:

@@ -224,9 +224,8 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
 
     settings = task.config.cluster
     is_elastic = 0 < settings.min_workers < settings.workers
-    remaining_failures = (
-        settings.max_failures if settings.max_failures == -1 else max(settings.max_failures - failures, 0)
-    )
+    limit = settings.max_failures  # -1: none
+    remaining_failures = limit if limit == -1 else max(limit - failures, 0)
     return TorchTrainer(
         _train_loop,
         train_loop_config={"task": task},
