@@ -170,17 +170,18 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
         "1 - risk": [1 - entry.risk for entry in checks],
         **reference_scores(ratings),
     }
+    systems = {text.system for text in ratings}
     rows = []
     for name, values in scores.items():
         result = agreement(ratings, values)
         cells = []
         for correlations in (result.per_text, result.per_system):
-            cells += [f"{correlations[name]:.3f}" if name in correlations else "" for name in DIMENSIONS]
+            cells += [f"{correlations[key]:.3f}" if key in correlations else "" for key in DIMENSIONS]
         rows.append((name, *cells))
     console.print_table(
         ["score", *DIMENSIONS, *(f"{dimension}, systems" for dimension in DIMENSIONS)],
         rows,
-        f"Pearson correlation with ratings of {len(ratings):,} texts of {len({text.system for text in ratings})} systems",
+        f"Pearson correlation with ratings of {len(ratings):,} texts of {len(systems)} systems",
     )
     if all("Correctness" in text.ratings for text in ratings):
         for name, passed in (
