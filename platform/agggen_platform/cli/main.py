@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _error_location(error: OSError, working_directory: str) -> str:
     """The file of the error; if it is unknown, the line of code.
 
-    An error on an open file has no file name: then the path whose method failed, or "standard output", is returned.
+    An error on an open file has no file name; for it, the path whose method failed, or "standard output".
     """
     if error.filename:
         return str(error.filename)

@@ -70,7 +70,7 @@ def _check_stored(folder: Folder, path: Path) -> None:
 
 
 def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
-    """Generates texts for two records on `device`, or has the critic judge a text; returns the faults, in words.
+    """Generates texts for two records on `device`, or has the critic judge a text; returns messages about faults.
 
     The records are a chemical element, and one with the bundle's own predicates. Texts are also generated with
     ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.

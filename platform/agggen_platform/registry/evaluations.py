@@ -141,7 +141,7 @@ def _mlflow_report(run_id: str, uri: str) -> bytes | None:
 
 
 def _differing_setting(run: Mapping[str, Any], inference: InferenceConfig) -> str:
-    """The first setting that differs, in words; empty if none does. The seed is ignored unless plans are random."""
+    """A message about the first setting that differs, or an empty one. The seed is ignored unless plans are random."""
     is_random = inference.ablation == "random-order" or inference.planner == "sample"
     for name, expected in flatten(inference).items():
         used_value = run.get(f"inference {name}")

@@ -7,7 +7,7 @@ again, with the same number and parameters, before any new trial.
 
 The sampler is seeded anew for each trial, by the sweep's seed and the trial's number; a sampler seeded once per process
 would repeat its first draws after a restart. Parameters therefore depend only on the seed, the number, and the results
-known at the suggestion. A sweep is reproducible if its trials run one at a time.
+at the time of the suggestion. A sweep is reproducible if its trials run one at a time.
 """
 
 from __future__ import annotations

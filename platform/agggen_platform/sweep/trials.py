@@ -52,7 +52,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class TrialJob:
-    """What all trials of a sweep have in common."""
+    """The inputs that all trials of a sweep share."""
 
     config: JobConfig
     sweep: str

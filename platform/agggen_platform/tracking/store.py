@@ -170,7 +170,7 @@ class Store:
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
     def _send(self, subject: str, call: Callable[[], object]) -> None:
-        """Calls `call`; an error by which MLflow rejects the value is reported, and any other is raised."""
+        """Calls `call`; reports an error if it means that MLflow rejects the value, and raises any other error."""
         try:
             call()
         except Exception as error:
