@@ -221,7 +221,7 @@ class _Run:
         self.has_own_store = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
 
     def clear(self) -> None:
-        """Removes the run's files, except claims; if STORE is not RUNS, also keeps what jobs with STORE = RUNS wrote."""
+        """Removes the run's files, but no claims, and if STORE is not RUNS, no files of jobs with STORE = RUNS."""
         runs = Folder(str(self.runs_folder))
         files = [(runs, name) for name in runs.names()]
         if self.has_own_store:
