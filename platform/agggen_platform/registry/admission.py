@@ -69,15 +69,15 @@ def _check_stored(folder: Folder, path: Path) -> None:
             raise BundleError(f"{folder.at(name)} differs from the manifest in its size or SHA-256")
 
 
-def smoke_test(bundle: Bundle | Critic) -> list[str]:
-    """Generates texts for two records, or has the critic judge a text; returns messages about faults.
+def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
+    """Generates texts for two records on `device`, or has the critic judge a text; returns messages about faults.
 
     The records are a chemical element, and one with the bundle's own predicates. Texts are also generated with
     ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
     """
     if isinstance(bundle, Critic):
         return _critic_faults(bundle)
-    generator = bundle.generator()
+    generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
     faults = []
     for record in _smoke_records(bundle):
