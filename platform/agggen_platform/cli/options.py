@@ -18,7 +18,7 @@ def check_local(folder: Path | None) -> Path | None:
     """Callback of an option; raises ConfigError for an address such as ``s3://a``, which `Path` reads as a folder."""
     if scheme := _SCHEME.match(str(folder)):
         path = str(folder)[scheme.end() :]
-        raise ConfigError(f"this option needs a folder of this machine, not {scheme.group()}/{path}")
+        raise ConfigError(f"{scheme.group()}/{path} is not a folder of this machine; this option needs one")
     return folder
 
 
