@@ -154,7 +154,7 @@ def test_restarts_without_progress_end_a_job_without_a_restart_limit(
         return prepared, path
 
     monkeypatch.setattr("agggen_platform.training.job.load_or_prepare", prepare_without_data)
-    monkeypatch.setattr("agggen_platform.training.on_ray._MAX_FRUITLESS_RESTARTS", 1)
+    monkeypatch.setattr("agggen_platform.training.on_ray._MAX_RESTARTS_WITHOUT_PROGRESS", 1)
     message = r"restarted 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
     with pytest.raises(TrainingError, match=message):
         train_job(on(config, 1, max_failures=-1), "r", runs_dir=tmp_path)
@@ -172,9 +172,9 @@ def _cuda(config: JobConfig) -> JobConfig:
     ("change", "kind", "message"),
     [
         (lambda c: on(c, 1, gpus_per_worker=1), ClusterError, r"1 workers of 1 CPU and 1 GPU .* 8 CPUs and 0 GPUs"),
-        (lambda c: on(c, 9), ClusterError, r"9 workers of 1 CPU each do not fit: .* room for 8"),
+        (lambda c: on(c, 9), ClusterError, r"9 workers of 1 CPU each do not fit: .* enough for 8"),
         (lambda c: on(c, 20, min_workers=9), ClusterError, r"9 workers of 1 CPU"),
-        (lambda c: on(c, 3, cpus_per_worker=3), ClusterError, r"3 workers of 3 CPU each .* room for 2.*autoscaling"),
+        (lambda c: on(c, 3, cpus_per_worker=3), ClusterError, r"3 workers of 3 CPU each .* enough for 2.*autoscaling"),
         (_cuda, ConfigError, "training.device=cuda needs cluster.gpus_per_worker"),
         (_missing_corpus, CorpusError, "nowhere"),
     ],

@@ -29,7 +29,7 @@ def test_texts_are_read_from_lines_objects_and_records(run: Run) -> None:
         assert code == 0, err
         outputs.append(Path("out.jsonl").read_text())
         assert out.splitlines()[1].startswith("b\t")  # riskiest first
-        assert "2 texts: by words 1 state every value in full, 1 have no fault" in err
+        assert "2 texts; strict check: 1 state every value in full, 1 have no fault" in err
     assert len(set(outputs)) == 1
     good, bad = parsed(outputs[0])
     assert set(good) == {"id", "text", "values", "scores", "risk", "triples", "invented", "faults"}
@@ -86,7 +86,7 @@ def test_scores_are_compared_with_ratings(run: Run) -> None:
     assert code == 0, err
     assert scores["score"][:2] == ["DataCoverage", "Correctness"]
     assert float(scores["values whole (strict)"][0]) > 0.9 and "chrF++" not in scores
-    assert "no fault by words: 33.3% of the texts pass; people call 0.0% of these incorrect" in err
+    assert "no fault (strict check): 33.3% of the texts pass; people call 0.0% of these incorrect" in err
     code, scores, _ = meta_evaluated(*(row | {"references": [GOOD]} for row in rows))
     assert code == 0 and all(float(scores[name][0]) > 0.9 for name in ("sentence BLEU", "chrF++"))
     code, _, err = meta_evaluated(rows[0], {"triples": TRIPLES, "text": GOOD, "system": "x", "Fluency": 9})

@@ -44,7 +44,7 @@ def test_texts_are_scored_and_written(system: Run) -> None:
 def test_an_empty_line_is_a_text_and_is_reported(system: Run) -> None:
     Path("texts.txt").write_text("\nMill is by the riverside.\n", encoding="utf-8")
     code, out, err = system(*SCORE, "--metrics", "ter")
-    assert (code, err) == (0, "texts.txt: 1 of 2 texts are empty (first: 1), scored as such\n")
+    assert (code, err) == (0, "texts.txt: 1 of 2 texts are empty (first: text 1); they are scored, too\n")
     assert float(out.splitlines()[1].split("\t")[1]) > 0
 
 

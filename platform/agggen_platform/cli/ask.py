@@ -23,10 +23,10 @@ def ask(
     verify: Annotated[
         Literal["strict", "off"] | None, Option(help="strict: all values in full, no fault; off: no constraints.")
     ] = None,
-    deadline: Annotated[float, Option(min=0.001, help="Timeout for the next text in seconds, with retries.")] = 300.0,
+    deadline: Annotated[float, Option(min=0.001, help="Seconds to wait for the next text, with retries.")] = 300.0,
     columns: own_data.ColumnValues = own_data.NO_COLUMNS,
 ) -> None:
-    """Write texts for records with an endpoint (`agggen serve`).
+    """Request texts for records from an endpoint (`agggen serve`).
 
     Output and rejects are as for `agggen generate`. Failed requests are retried. If the endpoint requires an API key,
     set AGGGEN_API_KEY.
@@ -45,19 +45,20 @@ def ask(
     if plan_field and level is not None:
         raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
     options: dict[str, Any] = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
+    options = {name: value for name, value in options.items() if value is not None}
     collector = RejectCollector(columns)
 
-    def records() -> Iterator[dict[str, Any]]:
+    def request_records() -> Iterator[dict[str, Any]]:
         for batch in collector.batches(input, lambda record: None):
             for record in batch:
                 yield {"id": record.id, "triples": record.as_dict()["triples"], **plan_field}
 
     with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
-        for answer in client.stream(records(), **{k: v for k, v in options.items() if v is not None}):
+        for answer in client.stream(request_records(), **options):
             if answer["status"] == "error":
                 collector.reject(input, answer["id"], answer["error"]["detail"])
                 continue
             collector.unknown_predicates.update(set(answer["texts"][0].get("unknown_predicates", ())))
-            for rank, written in enumerate(answer["texts"], start=1):
-                write_line(file, {"id": answer["id"], **written} | ({"rank": rank} if n_best > 1 else {}))
+            for rank, text in enumerate(answer["texts"], start=1):
+                write_line(file, {"id": answer["id"], **text} | ({"rank": rank} if n_best > 1 else {}))
         collector.report(output)

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs
 from agggen_platform.cli.records import BundleAddress, note_unknown_predicates
-from agggen_platform.cli.shards import Actors, RunLogFactory, reused_message, shard_progress
+from agggen_platform.cli.shards import Actors, RunLogFactory, records_per_second, reused_message, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.job import Progress
@@ -28,7 +28,9 @@ def bulk(
     print_config: PrintConfig = False,
     single_file: Annotated[bool, Option("--single-file", help="Also write all texts to DIR/texts.parquet.")] = False,
     endpoint: Annotated[str | None, Option(metavar="URL", help="Generate with this endpoint of BUNDLE.")] = None,
-    review: Annotated[Path | None, Option(metavar="FILE", help="A CSV of risky texts; needs critic=included.")] = None,
+    review: Annotated[
+        Path | None, Option(metavar="FILE", help="Riskiest texts, as CSV; needs critic=included.")
+    ] = None,
     worst: Annotated[int, Option(min=1, help="Number of texts in the review.")] = 100,
     runs: Runs = Path("runs"),
 ) -> None:
@@ -63,16 +65,16 @@ def bulk(
         return
     if endpoint or config.actors != 0:
         require("httpx" if endpoint else "ray")
-    log = RunLogFactory(runs)
+    run_log = RunLogFactory(runs)
     if review:
         check_review(review)
     job = partial(generate, model, source, out, config, fresh=fresh, single_file=single_file, endpoint=endpoint)
-    with shard_progress(_speed, _counts) as show:
-        report = job(tracker=log, progress=show, review=worst if review else 0)
+    with shard_progress(records_per_second, _counts) as print_progress:
+        report = job(tracker=run_log, progress=print_progress, review=worst if review else 0)
     counts = report.summary
-    fulfilled, length = counts.means().values()
-    row = (counts.records, counts.texts, f"{fulfilled:.1%}", f"{length:.2f}", counts.rejects)
-    console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
+    fulfilled, facts_per_text = counts.means().values()
+    row = (counts.records, counts.texts, f"{fulfilled:.1%}", f"{facts_per_text:.2f}", counts.rejects)
+    console.print_table(("records", "texts", "fulfilled", "facts per text", "rejects"), [row])
     note_unknown_predicates(counts.unknown_predicates)
     if counts.scored:
         console.note(f"{counts.risky:,} of {counts.scored:,} records have a risk over {RISK_THRESHOLD}")
@@ -82,15 +84,12 @@ def bulk(
     if report.was_already_finished:
         console.note(f"{out} already has the texts of this job; --fresh writes them again")
         return
-    if (done := report.progress) is not None:
+    if (progress := report.progress) is not None:
         retries = f"; {report.retries:,} shards were retried" if report.retries else ""
-        console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused_message(done)}{retries})")
-    log.finish(out, counts.rejects)
+        details = f"{records_per_second(progress)} after start-up{reused_message(progress)}{retries}"
+        console.note(f"Written in {report.seconds:.0f} s ({details})")
+    run_log.finish(out, counts.rejects)
 
 
-def _speed(now: Progress) -> str:
-    return f"{now.counts.records / now.seconds:,.1f} records/s"
-
-
-def _counts(now: Progress) -> str:
-    return f"{now.counts.texts:,} texts  {now.counts.rejects} rejects"
+def _counts(progress: Progress) -> str:
+    return f"{progress.counts.texts:,} texts  {progress.counts.rejects} rejects"

@@ -33,7 +33,7 @@ def check(
         Path | None,
         Argument(metavar="[TEXTS]", help="One text per line in the records' order, or .jsonl with id and text."),
     ] = None,
-    json: Annotated[str | None, Option(metavar="FILE", help="Write all verdicts as JSON lines; or -.")] = None,
+    json: Annotated[str | None, Option(metavar="FILE", help="Write all verdicts as JSON lines; -: to stdout.")] = None,
     report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, the riskiest text first.")] = None,
     review: Annotated[Path | None, Option(metavar="FILE", help="Write a CSV of the riskiest texts, to edit.")] = None,
     worst: Annotated[int, Option(min=0, help="Number of the riskiest texts to print and review.")] = 10,
@@ -45,8 +45,8 @@ def check(
 ) -> None:
     """Check any system's texts against their records.
 
-    Finds what a text states, omits, contradicts and invents. The check by words is strict about values, but ignores
-    relations; a learned critic also detects wrong relations, subjects and negations. Each text gets coverage,
+    Finds what a text states, omits, contradicts and invents. The strict check compares values, but not the relations
+    between them; a learned critic also detects wrong relations, subjects and negations. Each text gets coverage,
     correctness, fluency and risk (0 to 1). Without TEXTS, RECORDS must contain texts: a "text" beside "triples",
     references, or text columns.
 
@@ -60,40 +60,40 @@ def check(
     from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
     from agggen.report.review import check_review, write_review
-    from agggen_platform.cli.score import check_json
+    from agggen_platform.cli.score import check_output
     from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
     for target in (json, str(report) if report else None):
-        check_json(target, inputs)
+        check_output(target, inputs)
     if review is not None:
         check_review(review)
-    judge, _ = open_critic(critic)
+    loaded_critic, _ = open_critic(critic)
     if meta_evaluate:
-        _meta_evaluate(records, judge)
+        _meta_evaluate(records, loaded_critic)
         return
     if texts is None:
-        read, written = _with_texts(records, Columns(**columns))
+        input_records, input_texts = _records_with_texts(records, Columns(**columns))
     else:
-        read = list(valid_records(records, Columns(**columns)))
-        written = read_texts(texts, [record.id for record in read], records)
-    checked = check_all(read, written, critic=judge)
+        input_records = list(valid_records(records, Columns(**columns)))
+        input_texts = read_texts(texts, [record.id for record in input_records], records)
+    checks = check_all(input_records, input_texts, critic=loaded_critic)
     if json is not None:
         with output_lines(json, str(records)) as file:
-            for entry in checked:
+            for entry in checks:
                 write_line(file, entry.as_dict())
     if report is not None:
         from agggen.report.page import write_checks_page
 
-        write_checks_page(report, checked, str(texts or records))
-    riskiest = sorted(checked, key=lambda entry: -entry.risk)[:worst]
+        write_checks_page(report, checks, str(texts or records))
+    riskiest = sorted(checks, key=lambda entry: -entry.risk)[:worst]
     if review is not None:
         write_review(review, riskiest)
     if json != "-":
-        _print(checked, riskiest)
+        _print_checks(checks, riskiest)
 
 
-def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
+def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     """The texts of a file, and the record of each text.
 
     Raises CorpusError if a record is invalid or has no text, or if the file has no records.
@@ -127,7 +127,7 @@ def _with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     return records, texts
 
 
-def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
+def _print_checks(checks: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
     """Prints the riskiest texts to stdout, and means over all texts to stderr."""
     from agggen.checks import RISK_THRESHOLD
 
@@ -139,13 +139,13 @@ def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> N
         rows.append((entry.record.id, *numbers, not_said, entry.text))
     if rows:
         console.print_table(["id", "risk", "coverage", "correctness", "fluency", "not said", "text"], rows)
-    whole = sum(entry.result.whole for entry in checked)
-    faultless = sum(not entry.faults for entry in checked)
-    risky = sum(entry.risk > RISK_THRESHOLD for entry in checked)
-    means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checked):.3f}" for name in checked[0].scores)
+    n_complete = sum(entry.result.whole for entry in checks)
+    n_faultless = sum(not entry.faults for entry in checks)
+    n_risky = sum(entry.risk > RISK_THRESHOLD for entry in checks)
+    means = ", ".join(f"{name} {fmean(entry.scores[name] for entry in checks):.3f}" for name in checks[0].scores)
     console.note(
-        f"{len(checked):,} texts: by words {whole:,} state every value in full, {faultless:,} have no fault; {means}; "
-        f"{risky:,} have a risk over {RISK_THRESHOLD}"
+        f"{len(checks):,} texts; strict check: {n_complete:,} state every value in full, "
+        f"{n_faultless:,} have no fault; {means}; {n_risky:,} have a risk over {RISK_THRESHOLD}"
     )
 
 
@@ -155,40 +155,44 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings, reference_scores
     from agggen.verification.lenient import find_mentions
 
-    rated = read_ratings(path)
-    checked = check_all([text.record for text in rated], [text.text for text in rated], critic=critic)
-    sizes = [len(text.record.triples) for text in rated]
+    ratings = read_ratings(path)
+    checks = check_all([text.record for text in ratings], [text.text for text in ratings], critic=critic)
+    sizes = [len(text.record.triples) for text in ratings]
     scores = {
-        "values whole (strict)": [1 - len(entry.missing) / size for entry, size in zip(checked, sizes, strict=True)],
+        "values whole (strict)": [1 - len(entry.missing) / size for entry, size in zip(checks, sizes, strict=True)],
         "values mentioned (lenient)": [
             1 - len(find_mentions(text.record, text.text).missing) / size
-            for text, size in zip(rated, sizes, strict=True)
+            for text, size in zip(ratings, sizes, strict=True)
         ],
-        "no fault by words": [float(not entry.faults) for entry in checked],
-        "critic: coverage": [entry.judgement.coverage for entry in checked],
-        "critic: correctness": [entry.judgement.correctness for entry in checked],
-        **{name: [entry.scores[name] for entry in checked] for name in checked[0].scores},
-        "1 - risk": [1 - entry.risk for entry in checked],
-        **reference_scores(rated),
+        "no fault (strict check)": [float(not entry.faults) for entry in checks],
+        "critic: coverage": [entry.judgement.coverage for entry in checks],
+        "critic: correctness": [entry.judgement.correctness for entry in checks],
+        **{name: [entry.scores[name] for entry in checks] for name in checks[0].scores},
+        "1 - risk": [1 - entry.risk for entry in checks],
+        **reference_scores(ratings),
     }
+    systems = {text.system for text in ratings}
     rows = []
     for name, values in scores.items():
-        result = agreement(rated, values)
-        cells = [f"{by[dimension]:.3f}" if dimension in by else "" for by in (result.per_text, result.per_system)
-                 for dimension in DIMENSIONS]  # fmt: skip
+        result = agreement(ratings, values)
+        cells = []
+        for correlations in (result.per_text, result.per_system):
+            cells += [f"{correlations[key]:.3f}" if key in correlations else "" for key in DIMENSIONS]
         rows.append((name, *cells))
     console.print_table(
         ["score", *DIMENSIONS, *(f"{dimension}, systems" for dimension in DIMENSIONS)],
         rows,
-        f"Pearson correlation with ratings of {len(rated):,} texts of {len({text.system for text in rated})} systems",
+        f"Pearson correlation with ratings of {len(ratings):,} texts of {len(systems)} systems",
     )
-    if all("Correctness" in text.ratings for text in rated):
-        for name, passes in (
-            ("no fault by words", [not entry.faults for entry in checked]),
-            (f"risk of at most {RISK_THRESHOLD}", [entry.risk <= RISK_THRESHOLD for entry in checked]),
+    if all("Correctness" in text.ratings for text in ratings):
+        for name, passed in (
+            ("no fault (strict check)", [not entry.faults for entry in checks]),
+            (f"risk of at most {RISK_THRESHOLD}", [entry.risk <= RISK_THRESHOLD for entry in checks]),
         ):
-            share, wrong = passed_but_incorrect(rated, passes)
-            console.note(f"{name}: {share:.1%} of the texts pass; people call {wrong:.1%} of these incorrect")
+            pass_rate, incorrect_rate = passed_but_incorrect(ratings, passed)
+            console.note(
+                f"{name}: {pass_rate:.1%} of the texts pass; people call {incorrect_rate:.1%} of these incorrect"
+            )
 
 
 def train_critic(
@@ -219,26 +223,27 @@ def train_critic(
         for split in ("train", "dev")
     )
     if "rel2text" in names:
-        held_out = {
+        held_out_predicates = {
             triple.predicate
             for split in ("dev", "test")
             for record in split_rejects(load("rel2text", split))[0]
             for triple in record.triples
         }
-        corrupted = read_corrupted(data_home() / "rel2text/rel2text_raw_annotated.tsv", held_out)
-        wrong = (
-            to_example([(triple.subject, triple.predicate, triple.object)], text, WRONG) for triple, text in corrupted
+        corrupted_texts = read_corrupted(data_home() / "rel2text/rel2text_raw_annotated.tsv", held_out_predicates)
+        wrong_examples = (
+            to_example([(triple.subject, triple.predicate, triple.object)], text, WRONG)
+            for triple, text in corrupted_texts
         )
-        train += [example for example in wrong if example is not None]
+        train += [example for example in wrong_examples if example is not None]
     console.note(f"Training on {len(train):,} texts")
 
-    def progress(step: int, loss: float) -> None:
+    def print_loss(step: int, loss: float) -> None:
         if step % 500 == 0 or step == steps:
             console.note(f"step {step:,} of {steps:,}, loss {loss:.3f}")
 
     config = CriticTraining(steps=steps, seed=seed)
     sources = {"corpora": list(names), "texts": len(train), "steps": steps, "seed": seed}
-    critic = train_critic(train, dev, config, sources=sources, progress=progress)
+    critic = train_critic(train, dev, config, sources=sources, progress=print_loss)
     critic.save(out)
     write_manifest(out, CRITIC_FILES)
     console.print_table(

@@ -54,26 +54,23 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
 
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
-        numbers = [isinstance(cell, int | float) for cell in row]
-        table.add_row(
-            *(Text(str(cell), justify="right" if number else "left") for cell, number in zip(row, numbers, strict=True))
-        )
+        table.add_row(*(Text(str(cell), justify="right" if isinstance(cell, int | float) else "left") for cell in row))
     console().print(table, soft_wrap=False)
 
 
-Advance = Callable[[str, int, int | None], None]  # arguments: file, bytes done, total bytes or None
+Advance = Callable[[str, int, int | None], None]  # arguments: file, received bytes, total bytes or None
 
 
 def byte_progress() -> Advance:
     """A callback that prints the progress of downloads: every ten seconds, and at the end of each file."""
-    due: dict[str, float] = {}  # time of a file's next line; infinity after its last line
+    next_line_times: dict[str, float] = {}  # by file; infinity after its last line
 
-    def advance(file: str, done: int, total: int | None) -> None:
-        now, next_line = time.monotonic(), due.get(file, 0.0)
-        complete = total is not None and done >= total
-        if now < next_line and not (complete and next_line < math.inf):
+    def advance(file: str, received: int, total: int | None) -> None:
+        now, next_line = time.monotonic(), next_line_times.get(file, 0.0)
+        is_complete = total is not None and received >= total
+        if now < next_line and not (is_complete and next_line < math.inf):
             return
-        due[file] = math.inf if complete else now + SECONDS_BETWEEN_LINES
-        note(f"{file}: {done:,} of {total:,} bytes" if total is not None else f"{file}: {done:,} bytes")
+        next_line_times[file] = math.inf if is_complete else now + SECONDS_BETWEEN_LINES
+        note(f"{file}: {received:,} of {total:,} bytes" if total is not None else f"{file}: {received:,} bytes")
 
     return advance

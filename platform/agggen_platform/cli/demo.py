@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agggen.bundle import Bundle
     from agggen.records import Record
 
-_SHOWN_RECORDS = 3  # each with the texts of three plans
+_N_SAMPLES = 3  # each with the texts of three plans
 
 
 def demo(
@@ -47,29 +47,27 @@ def demo(
     data = data_of(config)
     name = default_name("elements", config, data)
     test = load_dataset(config.corpus.name, splits=(config.corpus.test,)).split(config.corpus.test)
-    show = ProgressLines(console.note)
-    finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, report=console.note, data=data)
-    training = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
+    progress = ProgressLines(console.note)
+    run = train_job(config, name, runs_dir=runs, fresh=fresh, show=progress, report=console.note, data=data)
+    training = f"trained in {run.seconds / 60:.1f} minutes" if run.trained else "trained by an earlier demo"
     console.note(f"{training}; generating for {len(test)} unseen elements")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:
-        report = evaluate(Model(finished.bundle, finished.path), Dataset(config.corpus.name, {"test": test}))
+        report = evaluate(Model(run.bundle, run.path), Dataset(config.corpus.name, {"test": test}))
         tracker.log_metrics({f"test/{name}": value for name, value in report.measures().items()})
         console.echo(repr(report))
-        samples = _samples(finished.bundle, test)
+        samples = _samples(run.bundle, test)
         tracker.log_text(samples, "samples.txt")
         console.echo(samples)
     fulfilled = round(len(test) * report.measures()["faithfulness/fulfilled"])
     console.echo(f"{fulfilled} of {len(test)} texts state every value in full, without a fault in the strict check.")
     facts = '[["Xium", "symbol", "Xi"], ["Xium", "period", "6"], ["Xium", "block", "d-block"]]'
-    console.echo(f"The model: {finished.path}. Three things to try:")
+    console.echo(f"The model: {run.path}. Three things to try:")
     console.echo("  # Your own facts and plan: change values, move brackets")
-    console.echo(
-        f"""  echo '{{"triples": {facts}}}' | agggen generate {finished.path} --plan '[block] [symbol period]'"""
-    )
+    console.echo(f"""  echo '{{"triples": {facts}}}' | agggen generate {run.path} --plan '[block] [symbol period]'""")
     console.echo("  # A report with every text and score: open report/report.html")
-    console.echo(f"  agggen evaluate {finished.path} --corpus elements --split test --out report")
-    needed = "" if is_installed("mlflow") else "; needs pip install 'agggen[ray]'"
-    console.echo(f"  # Training curves in MLflow{needed}")
+    console.echo(f"  agggen evaluate {run.path} --corpus elements --split test --out report")
+    requirement = "" if is_installed("mlflow") else "; needs pip install 'agggen[ray]'"
+    console.echo(f"  # Training curves in MLflow{requirement}")
     console.echo(f"  agggen runs ui --runs {runs}")
 
 
@@ -77,16 +75,16 @@ def _samples(bundle: Bundle, records: Sequence[Record]) -> str:
     from agggen.records import Plan
 
     generator = bundle.generator()
-    chosen = [record for record in records if len(record.triples) == 4][:_SHOWN_RECORDS]
-    human_plans = [Plan((record.predicates[:1], record.predicates[1:3], record.predicates[3:])) for record in chosen]
-    written = {
-        "the learned plan": generator.generate(chosen),
-        "a human plan": generator.generate(chosen, human_plans),
-        "no aggregation": generator.generate(chosen, config=replace(bundle.inference, level=1)),
+    sample_records = [record for record in records if len(record.triples) == 4][:_N_SAMPLES]
+    human_plans = [Plan((names[:1], names[1:3], names[3:])) for names in (r.predicates for r in sample_records)]
+    texts_by_title = {
+        "the learned plan": generator.generate(sample_records),
+        "a human plan": generator.generate(sample_records, human_plans),
+        "no aggregation": generator.generate(sample_records, config=replace(bundle.inference, level=1)),
     }
     lines: list[str] = []
-    for number, record in enumerate(chosen):
+    for number, record in enumerate(sample_records):
         lines += ["", f"Record {record.id}", *(f"    {triple}" for triple in record.triples)]
-        for title, generations in written.items():
+        for title, generations in texts_by_title.items():
             lines.append(indent(f"{title}: {generations[number][0]}", "  "))
     return "\n".join([*lines, ""])

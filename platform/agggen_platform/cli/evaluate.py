@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.options import MetricNames, Overrides, on_this_machine, split_names, warn_if_temporary
+from agggen_platform.cli.options import MetricNames, Overrides, check_local, split_names, warn_if_temporary
 from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_remote
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def evaluate(
     limit: Annotated[int, Option(min=0, help="Maximum number of records, from the first; 0: all.")] = 0,
     protocol: Annotated[
         str | None,
-        Option(metavar="plain|e2e|webnlg-2017", help="The scorer. [default: that of published results on the corpus]"),
+        Option(metavar="plain|e2e|webnlg-2017", help="The scorer. [default: as in published results on the corpus]"),
     ] = None,
     metrics: MetricNames = None,
     runs: Annotated[
         Path | None,
-        Option(metavar="DIR", callback=on_this_machine, help="The folder of the run log. [default: the bundle's]"),
+        Option(metavar="DIR", callback=check_local, help="The folder of the run log. [default: the bundle's]"),
     ] = None,
     run_archives: RunArchives = False,
     device: Device = "cpu",
@@ -48,7 +48,7 @@ def evaluate(
     """Score texts, plans and alignments on a split.
 
     Generates the texts, prints and logs the scores, and writes a report: a folder with report.html, report.json and
-    records.jsonl. An evaluation never overwrites the report of a different one.
+    records.jsonl. An evaluation never overwrites the report of another one.
 
     \b
         agggen evaluate BUNDLE --corpus webnlg --split dev
@@ -79,8 +79,8 @@ def evaluate(
         load_options={"seed": division_seed, **columns},
         note=console.note,
     )
-    beside = Path() if is_remote(bundle) else path.resolve().parent
-    address = out or str(beside / "evaluation" / task.name)
+    parent = Path() if is_remote(bundle) else path.resolve().parent
+    address = out or str(parent / "evaluation" / task.name)
     warn_if_temporary(address, "--out")
     with evaluation.report_folder(address) as folder:
         check_target(folder, task.identity)

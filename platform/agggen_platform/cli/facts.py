@@ -58,24 +58,25 @@ def inspect(
         raise ConfigError("give either texts in quotes, or --corpus")
     if record and not corpus:
         raise ConfigError("--record needs --corpus, which contains the record")
-    chosen = _of_corpus(corpus, split, record, limit) if corpus else [(text, None) for text in texts][:limit]
+    inputs = _corpus_texts(corpus, split, record, limit) if corpus else [(text, None) for text in texts][:limit]
     fact_segmenter = segmenter(config)
-    sources = [text for text, _ in chosen]
-    frames = fact_segmenter if isinstance(fact_segmenter, FrameSegmenter) else None
-    trees = frames.sentences(sources) if frames else [()] * len(chosen)
-    for (text, source), facts_of_text, sentences in zip(chosen, fact_segmenter.segment(sources), trees, strict=True):
-        console.echo(f"{source.id}: {text}" if source else text)
+    input_texts = [text for text, _ in inputs]
+    frame_segmenter = fact_segmenter if isinstance(fact_segmenter, FrameSegmenter) else None
+    trees = frame_segmenter.sentences(input_texts) if frame_segmenter else [()] * len(inputs)
+    segmented = fact_segmenter.segment(input_texts)
+    for (text, text_record), facts_of_text, sentences in zip(inputs, segmented, trees, strict=True):
+        console.echo(f"{text_record.id}: {text}" if text_record else text)
         for sentence in sentences:
-            console.echo(f"    {bracketed(sentence, frames.level if frames else 'full')}")
-        stated = _stated(source, facts_of_text)
-        for number, (fact, predicates) in enumerate(zip(facts_of_text, stated, strict=True), start=1):
-            console.echo(f"  {number}. {fact.strip()}{predicates}")
-    if not frames:
+            console.echo(f"    {bracketed(sentence, frame_segmenter.level if frame_segmenter else 'full')}")
+        labels = _predicate_labels(text_record, facts_of_text)
+        for number, (fact, label) in enumerate(zip(facts_of_text, labels, strict=True), start=1):
+            console.echo(f"  {number}. {fact.strip()}{label}")
+    if not frame_segmenter:
         console.note(f"The segmenter {fact_segmenter.name!r} uses no semantic roles, so no trees are shown")
 
 
-def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
-    """The first texts of a corpus, or of its records with these `ids`, with their records."""
+def _corpus_texts(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
+    """The first texts of a corpus, or of its records with these `ids`; each text with its record."""
     from agggen.datasets import load_dataset
     from agggen.errors import CorpusError
 
@@ -89,14 +90,14 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     return list(islice(pairs, limit))
 
 
-def _stated(record: Record | None, facts: Sequence[str]) -> list[str]:
-    """The predicates of each fact, in brackets; empty strings without a record."""
+def _predicate_labels(record: Record | None, facts: Sequence[str]) -> list[str]:
+    """The predicates of each fact, in brackets; without a record, empty strings."""
     if record is None or not facts:
         return [""] * len(facts)
     from agggen.alignment import align
 
     pairs = list(zip(record.predicates, align(record, facts).fact_of, strict=True))
-    return [f"   [{' '.join(name for name, at in pairs if at == number)}]" for number in range(len(facts))]
+    return [f"   [{' '.join(name for name, fact in pairs if fact == number)}]" for number in range(len(facts))]
 
 
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
@@ -108,21 +109,21 @@ def bracketed(sentence: Sentence, level: Level = "full") -> str:
 
     words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.tokens.words]
 
-    def with_frames(nodes: Sequence[Node], start: int, end: int) -> str:
+    def bracket_frames(nodes: Sequence[Node], start: int, end: int) -> str:
         """The words from `start` to before `end`, with brackets around frames."""
         parts: list[str] = []
         for node in nodes:
-            parts += [*words[start : node.start], f"({words[node.predicate]} {frame(node)})"]
+            parts += [*words[start : node.start], f"({words[node.predicate]} {bracket_frame(node)})"]
             start = node.end
         return " ".join([*parts, *words[start:end]])
 
-    def frame(node: Node) -> str:
+    def bracket_frame(node: Node) -> str:
         parts: list[str] = []
         position = node.start
         for number, phrase in enumerate(node.phrases):
-            inside = with_frames(node.children.get(number, ()), phrase.start, phrase.end)
-            parts += [*words[position : phrase.start], f"({phrase.role} {inside})"]
+            content = bracket_frames(node.children.get(number, ()), phrase.start, phrase.end)
+            parts += [*words[position : phrase.start], f"({phrase.role} {content})"]
             position = phrase.end
         return " ".join(parts)
 
-    return f"(S {with_frames(build_tree(sentence, level), 0, len(words))})"
+    return f"(S {bracket_frames(build_tree(sentence, level), 0, len(words))})"

@@ -51,8 +51,8 @@ BEGINNER_COMMANDS = ("demo", "studio", "prepare", "train", "generate", "evaluate
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, self.commands))
-        others = [name for name in self.commands if name not in BEGINNER_COMMANDS]
-        for title, names in (("Commands to begin with", BEGINNER_COMMANDS), ("More commands", others)):
+        more_commands = [name for name in self.commands if name not in BEGINNER_COMMANDS]
+        for title, names in (("Commands to begin with", BEGINNER_COMMANDS), ("More commands", more_commands)):
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
@@ -67,7 +67,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# In the order of a typical use.
+# In the order in which they are typically used.
 COMMANDS = (
     doctor.doctor, demo.demo, own_data.prepare, segment.segment, train.train, train.adapt, train.distill, sweep.sweep,
     evaluate.evaluate, reproduce.reproduce, write.generate, bulk.bulk, write.plan, write.align, write.inspect,
@@ -105,7 +105,7 @@ def _agggen(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command line (default: that of the process) and exits; an `AggGenError` is printed as one line."""
     try:
-        folder = os.getcwd()
+        working_directory = os.getcwd()
     except FileNotFoundError:
         _fail("the working directory was deleted; run the command in another folder", OS_ERROR_STATUS)
     try:
@@ -129,26 +129,26 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {_object_of(error, folder)}", OS_ERROR_STATUS)
+        _fail(f"{error.strerror or error}: {_error_location(error, working_directory)}", OS_ERROR_STATUS)
     sys.exit(0)
 
 
-def _object_of(error: OSError, folder: str) -> str:
-    """The file that caused the error, or else the line of code.
+def _error_location(error: OSError, working_directory: str) -> str:
+    """The file of the error; if it is unknown, the line of code.
 
-    An error on an open file has no file name: then the path whose method failed, or "standard output", is returned.
+    An error on an open file has no file name; for it, the path whose method failed, or "standard output".
     """
     if error.filename:
         return str(error.filename)
-    if not os.path.isdir(folder):
-        return f"the working directory {folder} was deleted"
+    if not os.path.isdir(working_directory):
+        return f"the working directory {working_directory} was deleted"
     frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
     if isinstance(path := frame.f_locals.get("self"), Path):
         return str(path)
     if frame.f_code.co_filename in (console.__file__, __file__):
         return "standard output"
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{place.filename}, line {place.lineno}: {place.line} (AGGGEN_DEBUG=1 shows all)"
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{line.filename}, line {line.lineno}: {line.line} (AGGGEN_DEBUG=1 shows all)"
 
 
 def _fail(message: str, code: int) -> NoReturn:

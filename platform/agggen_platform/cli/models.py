@@ -38,18 +38,18 @@ def list_models(
     from agggen_platform.registry import Registry
     from agggen_platform.registry.store import RUN
 
-    models = Registry(registry)
+    model_registry = Registry(registry)
     rows = [
         (
             str(version),
             " ".join(version.aliases) or "-",
             version.fingerprint[:12] or "-",
             version.tags.get(RUN, "-"),
-            _day(version.registered),
+            _utc_minute(version.registered),
             version.source,
         )
-        for model in ([name] if name else models.names())
-        for version in models.versions(model)
+        for model in ([name] if name else model_registry.names())
+        for version in model_registry.versions(model)
     ]
     console.print_table(("version", "aliases", "bundle", "run", "registered", "address"), rows)
 
@@ -64,12 +64,12 @@ def show(model: Model, registry: RegistryUri = None) -> None:
     from agggen_platform.registry import Registry, evaluations_of, parse_address
     from agggen_platform.registry.store import EVALUATION, METRIC
 
-    models = Registry(registry)
-    version = models.version(parse_address(model))
+    model_registry = Registry(registry)
+    version = model_registry.version(parse_address(model))
     rows: list[tuple[str, str]] = [
         ("version", str(version)),
         ("address", version.source),
-        ("registered", _day(version.registered)),
+        ("registered", _utc_minute(version.registered)),
         ("aliases", " ".join(version.aliases) or "-"),
     ]
     rows += [(key, value) for key, value in sorted(version.tags.items()) if not key.startswith((METRIC, EVALUATION))]
@@ -77,8 +77,8 @@ def show(model: Model, registry: RegistryUri = None) -> None:
     for evaluation in evaluations_of(version):
         rows += [(f"{name} on {evaluation}", f"{value:.4f}") for name, (value, _) in evaluation.scores.items()]
     for alias in version.aliases:
-        for move in models.moves(version.name, alias):
-            rows.append((f"{alias}, {move.at or 'not by agggen'}", str(move)))
+        for move in model_registry.moves(version.name, alias):
+            rows.append((f"{alias}, {move.at or 'moved by another program'}", str(move)))
     console.print_table(("field", "value"), rows)
 
 
@@ -166,9 +166,9 @@ def promote(
 
     gate = models.Gate(metric, tolerance)
     version = models.Registry(registry).version(models.parse_address(model))
-    done = models.promote(version.name, version.number, alias, gate=gate, force=force, uri=registry)
-    console.note(f"{'FORCED past the metric gate: ' if done.forced else ''}{done.note}")
-    console.echo(f"models:/{version.name}@{alias} is version {version.number}{_previous(done.previous)}")
+    promotion = models.promote(version.name, version.number, alias, gate=gate, force=force, uri=registry)
+    console.note(f"{'METRIC GATE OVERRULED: ' if promotion.forced else ''}{promotion.note}")
+    console.echo(f"models:/{version.name}@{alias} is version {version.number}{_previous_note(promotion.previous)}")
 
 
 @app.command()
@@ -183,13 +183,14 @@ def rollback(
     """
     from agggen_platform import registry as models
 
-    done = models.rollback(name, alias, uri=registry)
-    console.echo(f"models:/{name}@{alias} is version {done.version.number}{_previous(done.previous)}")
+    promotion = models.rollback(name, alias, uri=registry)
+    number, note = promotion.version.number, _previous_note(promotion.previous)
+    console.echo(f"models:/{name}@{alias} is version {number}{note}")
 
 
-def _previous(version: Version | None) -> str:
+def _previous_note(version: Version | None) -> str:
     return "" if version is None else f" (before: {version.number})"
 
 
-def _day(seconds: float) -> str:
+def _utc_minute(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

@@ -1,4 +1,4 @@
-"""Options of several commands, and checks of folders that are given as options."""
+"""Options that several commands share, and checks of their folders."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from agggen_platform.cli import console
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` collapses two slashes to one
 
 
-def on_this_machine(folder: Path | None) -> Path | None:
+def check_local(folder: Path | None) -> Path | None:
     """Callback of an option; raises ConfigError for an address such as ``s3://a``, which `Path` reads as a folder."""
-    if address := _SCHEME.match(str(folder)):
-        path = str(folder)[address.end() :]
-        raise ConfigError(f"{address.group()}/{path} is not a folder of this machine, which this option needs")
+    if scheme := _SCHEME.match(str(folder)):
+        path = str(folder)[scheme.end() :]
+        raise ConfigError(f"{scheme.group()}/{path} is not a folder of this machine; this option needs one")
     return folder
 
 
 Overrides = Annotated[list[str] | None, Argument(metavar="KEY=VALUE", help="Settings, named as in the configuration.")]
-Runs = Annotated[
-    Path, Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=on_this_machine)
-]
+Runs = Annotated[Path, Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=check_local)]
 Fresh = Annotated[bool, Option(help="Start over: remove earlier results with this name or in this folder.")]
 FactSource = Annotated[str | None, Option(metavar="NAME", help="The fact segmenter. [default: embedded]")]
 MetricNames = Annotated[

@@ -21,7 +21,7 @@ def _column_option(option: str, help_text: str, kind: Any = str, metavar: str = 
     return Annotated[kind | None, Option(option, metavar=metavar, help=help_text)]
 
 
-_COLUMNS = {
+_COLUMN_OPTIONS = {
     "id": _column_option("--id", "The record's id. [default: id]"),
     "subject": _column_option("--subject", "The subject of a row's triples. [default: name, title]"),
     "text": _column_option("--text", "A reference text; can be repeated. [default: text, text2, ...]", list[str]),
@@ -45,7 +45,7 @@ def with_column_options(*names: str) -> Callable[[Command], Command]:
     The command gets their values as a mapping: arguments of `Columns` or `load_dataset`. ConfigError is raised if
     --rename is not COLUMN=PREDICATE.
     """
-    options = {f"{name}_column": _COLUMNS[name] for name in names or _COLUMNS}
+    options = {f"{name}_column": _COLUMN_OPTIONS[name] for name in names or _COLUMN_OPTIONS}
 
     def decorate(command: Command) -> Command:
         @wraps(command)
@@ -109,11 +109,16 @@ def prepare(
         console.note(f"Written to {out}")
         return
     statistics = examine(data)
-    usage = [
-        (name, use.n_texts, len(use.values), f"{len(use.missing) / use.n_checked:.0%}" if use.n_checked else "-")
-        for name, use in list(statistics.predicates.items())[:_MAX_PREDICATES]
+    predicate_rows = [
+        (
+            name,
+            usage.n_texts,
+            len(usage.values),
+            f"{len(usage.missing) / usage.n_checked:.0%}" if usage.n_checked else "-",
+        )
+        for name, usage in list(statistics.predicates.items())[:_MAX_PREDICATES]
     ]
-    console.print_table(("predicate", "training texts", "values", "not mentioned"), usage)
+    console.print_table(("predicate", "training texts", "values", "not mentioned"), predicate_rows)
     if len(statistics.predicates) > _MAX_PREDICATES:
         console.echo(f"and {len(statistics.predicates) - _MAX_PREDICATES:,} more predicates")
     for finding in statistics.findings:

@@ -39,13 +39,14 @@ Device = Annotated[
     str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second GPU.")
 ]
 Input = Annotated[
-    str, Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -.")
+    str,
+    Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .json or .parquet; -: stdin, as JSON lines."),
 ]
-Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The output file of JSON lines, or -.")]
+Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The output file of JSON lines; -: stdout.")]
 
 _DEFAULT_COLUMNS = Columns()
 _BATCH_RECORDS = 256
-_MAX_NAMED = 20  # unknown predicates in a message
+_MAX_LISTED = 20  # unknown predicates in a message
 
 
 def is_remote(address: str) -> bool:
@@ -97,10 +98,11 @@ def _has_table_rows(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline(1 << 20))
+            first_value = json.loads(file.readline(1 << 20))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(first, dict) and not first.keys() & {"triples", "references"} and bool(first.keys() - {"id"})
+    keys = first_value.keys() if isinstance(first_value, dict) else set()
+    return not keys & {"triples", "references"} and bool(keys - {"id"})
 
 
 class RejectCollector:
@@ -110,7 +112,7 @@ class RejectCollector:
         """`columns`: arguments of `Columns`."""
         self._columns = Columns(**columns)
         self.rejects: list[Reject] = []
-        self.used = 0
+        self.n_used = 0
         self.unknown_predicates: Counter[str] = Counter()  # number of records by predicate
 
     def batches(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
@@ -125,7 +127,7 @@ class RejectCollector:
             except (PlanError, RecordError) as error:
                 self.rejects.append(Reject(source, None, item.id, str(error)))
                 continue
-            self.used += 1
+            self.n_used += 1
             batch.append(item)
             if len(batch) == _BATCH_RECORDS:
                 yield batch
@@ -135,7 +137,7 @@ class RejectCollector:
 
     def reject(self, source: str, record_id: str, reason: str) -> None:
         """Rejects a record of an earlier batch, which the endpoint refused."""
-        self.used -= 1
+        self.n_used -= 1
         self.rejects.append(Reject(source, None, record_id, reason))
 
     def report(self, output: str) -> None:
@@ -143,33 +145,33 @@ class RejectCollector:
         note_unknown_predicates(self.unknown_predicates)
         file = None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
         if not self.rejects:
-            if not self.used:
+            if not self.n_used:
                 raise CorpusError("the input contains no records")
             if file:
                 file.unlink(missing_ok=True)  # rejects of an earlier run
             return
         if file:
             write_rejects(file, self.rejects)
-        where = f"; see {file}" if file else ""
+        advice = f"; see {file}" if file else ""
         if not file and len(self.rejects) > 1:
-            where = "; --output FILE lists all in FILE.rejects.jsonl"
-        first = self.rejects[0]
-        location = first.file + (f", line {first.line}" if first.line else "")
-        if first.id and repr(first.id) not in first.reason:
-            location += f", record {first.id!r}"
-        if not self.used:
-            raise CorpusError(f"no record could be used: {first.reason} ({location}){where}")
-        count = f"{len(self.rejects):,} of {len(self.rejects) + self.used:,} records rejected"
-        console.note(f"{count}, first: {first.reason} ({location}){where}")
+            advice = "; --output FILE lists all in FILE.rejects.jsonl"
+        reject = self.rejects[0]
+        location = reject.file + (f", line {reject.line}" if reject.line else "")
+        if reject.id and repr(reject.id) not in reject.reason:
+            location += f", record {reject.id!r}"
+        if not self.n_used:
+            raise CorpusError(f"no record could be used: {reject.reason} ({location}){advice}")
+        count = f"{len(self.rejects):,} of {len(self.rejects) + self.n_used:,} records rejected"
+        console.note(f"{count}, first: {reject.reason} ({location}){advice}")
 
 
 def note_unknown_predicates(predicates: Mapping[str, int]) -> None:
     if not predicates:
         return
     by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
-    named = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_MAX_NAMED])
-    more = f" and {len(by_count) - _MAX_NAMED:,} more" if len(by_count) > _MAX_NAMED else ""
-    console.note(f"Predicates that are not in the training data, with their number of records: {named}{more}")
+    listed = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_MAX_LISTED])
+    unlisted = f" and {len(by_count) - _MAX_LISTED:,} more" if len(by_count) > _MAX_LISTED else ""
+    console.note(f"Predicates that are not in the training data, with their number of records: {listed}{unlisted}")
 
 
 def _is_stream(target: Path) -> bool:
@@ -195,7 +197,7 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
         with target.open("w", encoding="utf-8") as file:
             yield file
         return
-    target = target.resolve()  # of a link, the target
+    target = target.resolve()  # replaces the target of a link, not the link
     if target.is_dir():
         raise ConfigError(f"cannot write {path}: it is a folder; give a file in it")
     if source != "-" and target == Path(source).resolve():
@@ -209,7 +211,7 @@ def write_line(file: TextIO, value: Any) -> None:
 
 
 def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """All references, as (record, number in the record, facts); `segmenter` segments those without facts."""
+    """All references, as (record, number in the record, facts); `segmenter` segments references without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
     segmented = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from agggen_platform.cli import console
-from agggen_platform.cli.options import Overrides, on_this_machine
+from agggen_platform.cli.options import Overrides, check_local
 
 
 def reproduce(
@@ -18,11 +18,13 @@ def reproduce(
         Path | None,
         Option(
             metavar="DIR",
-            callback=on_this_machine,
+            callback=check_local,
             help="The folder of runs and new records. [default: the records that agggen ships]",
         ),
     ] = None,
-    seeds: Annotated[str | None, Option(metavar="SEED,...", help="First make missing records of these seeds.")] = None,
+    seeds: Annotated[
+        str | None, Option(metavar="SEED,...", help="First create missing records of these seeds.")
+    ] = None,
     fresh: Annotated[bool, Option(help="Evaluate again and replace the records; trained models are kept.")] = False,
 ) -> None:
     """Show the paper's tables with agggen's scores.
@@ -44,17 +46,17 @@ def reproduce(
     if table is None:
         _list_tables(runs)
         return
-    chosen = find_table(table)
+    selected_table = find_table(table)
     if seeds is not None and runs is not None:
-        work.reproduce(chosen, runs, _seeds(seeds), overrides or (), fresh, console.note)
+        work.reproduce(selected_table, runs, _parse_seeds(seeds), overrides or (), fresh, console.note)
     elif seeds is not None:
         raise ConfigError("--seeds needs --runs DIR, the folder for runs and records")
     elif fresh or overrides:
         raise ConfigError("--fresh and settings need --runs DIR and --seeds SEED,..., which train and evaluate")
-    compared = comparison.compare(chosen, records_of(chosen, runs))
-    header, *rows = comparison.rows_of(compared)
-    console.print_table(header, rows, chosen.title)
-    for note in comparison.notes_of(compared, _where(runs)):
+    result = comparison.compare(selected_table, records_of(selected_table, runs))
+    header, *rows = comparison.rows_of(result)
+    console.print_table(header, rows, selected_table.title)
+    for note in comparison.notes_of(result, _records_location(runs)):
         console.echo(note)
 
 
@@ -69,17 +71,17 @@ def _list_tables(runs: Path | None) -> None:
             seeds.setdefault(record.system, []).append(str(record.seed))
         records = "; ".join(f"{system} {', '.join(numbers)}" for system, numbers in seeds.items()) or "none"
         corpora = ", ".join(dict.fromkeys((table.recipe.corpus, table.corpus)))
-        needs = f"corpora {corpora}; a Transformer and AggGen for each seed, trained by {table.recipe.preset}"
-        rows.append((table.name, table.title, needs, records))
-    console.print_table(("table", "what", "needs", "records"), rows)
-    console.note(f"Records {_where(runs)}; agggen reproduce TABLE shows a table")
+        requirements = f"corpora {corpora}; a Transformer and AggGen for each seed, trained by {table.recipe.preset}"
+        rows.append((table.name, table.title, requirements, records))
+    console.print_table(("table", "title", "requirements", "records"), rows)
+    console.note(f"Records {_records_location(runs)}; agggen reproduce TABLE shows a table")
 
 
-def _where(runs: Path | None) -> str:
+def _records_location(runs: Path | None) -> str:
     return "that ship with agggen" if runs is None else f"in {runs / 'records'}"
 
 
-def _seeds(text: str) -> list[int]:
+def _parse_seeds(text: str) -> list[int]:
     from agggen.errors import ConfigError
 
     parts = [part.strip() for part in text.split(",")]

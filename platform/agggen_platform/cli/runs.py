@@ -34,7 +34,7 @@ def list_runs(runs: Runs = Path("runs")) -> None:
     rows = [
         (
             run.name,
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began)),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time)),
             run.status,
             run.entries - run.unsent,
             run.unsent,
@@ -45,7 +45,7 @@ def list_runs(runs: Runs = Path("runs")) -> None:
     ]
     if not rows:
         console.note(f"No runs in {runs}")
-    console.print_table(("run", "began", "state", "sent", "unsent", "refused", "last metrics"), rows)
+    console.print_table(("run", "started", "state", "sent", "unsent", "refused", "last metrics"), rows)
 
 
 @app.command()
@@ -62,12 +62,12 @@ def sync(
     """
     from agggen_platform.extras import require
     from agggen_platform.tracking.runs import find_runs
-    from agggen_platform.tracking.runs import sync as send
+    from agggen_platform.tracking.runs import sync as send_entries
 
     require("mlflow")
-    sent = send(find_runs(runs, names or ()), console.note, uri, patience)
-    console.print_table(("run", "entries sent"), list(sent.items()))
-    if not sent:
+    sent_counts = send_entries(find_runs(runs, names or ()), console.note, uri, patience)
+    console.print_table(("run", "entries sent"), list(sent_counts.items()))
+    if not sent_counts:
         console.note("MLflow has all entries")
 
 
@@ -86,17 +86,17 @@ def ui(
     from agggen_platform.tracking.origin import without_credentials
     from agggen_platform.tracking.tracker import default_uri
 
-    store = uri or default_uri(runs)
-    if store.startswith(("http://", "https://")):
-        console.note(f"Opening {without_credentials(store)}")
-        webbrowser.open(without_credentials(store))
+    backend = uri or default_uri(runs)
+    if backend.startswith(("http://", "https://")):
+        console.note(f"Opening {without_credentials(backend)}")
+        webbrowser.open(without_credentials(backend))
         return
     require("mlflow")
     console.note(f"MLflow starts at http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning")
     # One worker and no job runner: the start takes 10 s and 0.5 GB of memory instead of 40 s and 2 GB.
     arguments = ["-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     # The address may contain a password, and every user can read command lines; so it is passed in a variable.
-    variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": store}
+    variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": backend}
     os.execve(sys.executable, [sys.executable, *arguments], os.environ | variables)
 
 
@@ -116,12 +116,12 @@ def compare(
     """
     from agggen_platform.tracking.runs import compare_address, find_runs
 
-    selected = {run.name for run in find_runs(runs, names or ())}
-    chosen = [run for run in find_runs(runs) if run.name in selected or run.parent in selected]
-    console.echo(compare_address(chosen, port))
-    parents = {run.parent for run in chosen}
-    if all("dev_loss" in run.metrics for run in chosen if run.name not in parents):
-        console.note(f"Curves of dev_loss: {compare_address(chosen, port, 'dev_loss')}")
+    selected_names = {run.name for run in find_runs(runs, names or ())}
+    selected_runs = [run for run in find_runs(runs) if run.name in selected_names or run.parent in selected_names]
+    console.echo(compare_address(selected_runs, port))
+    parents = {run.parent for run in selected_runs}
+    if all("dev_loss" in run.metrics for run in selected_runs if run.name not in parents):
+        console.note(f"Curves of dev_loss: {compare_address(selected_runs, port, 'dev_loss')}")
 
 
 def _last_metrics(run: Run) -> str:

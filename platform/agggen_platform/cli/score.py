@@ -16,7 +16,7 @@ from agggen_platform.cli.records import output_lines, valid_records, write_line
 if TYPE_CHECKING:
     from agggen.evaluation.systems import MeasuredMetric
 
-Entry = dict[str, Any]
+ScoreEntry = dict[str, Any]
 """A score in JSON: "score" (None if undefined) and "signature"; if computed, "low", "high" and "against"."""
 
 Json = Annotated[
@@ -56,23 +56,23 @@ def score(
     from agggen.evaluation.files import read_texts
     from agggen.evaluation.systems import measure_system, metrics_of, non_slot_predicate
 
-    check_json(json, [records, hypotheses, *([against] if against else [])])
+    check_output(json, [records, hypotheses, *([against] if against else [])])
     names = None if metrics is None else split_names(metrics)
     metrics_of(protocol, names, [])  # raises errors before the files are read
-    read = list(valid_records(records))
-    if unreferenced := [record.id for record in read if not record.references]:
+    input_records = list(valid_records(records))
+    if unreferenced := [record.id for record in input_records if not record.references]:
         raise CorpusError(f"{records}, record {unreferenced[0]!r}: there is no reference text to score against")
-    chosen = metrics_of(protocol, names, read)
-    if names is None and protocol == "e2e" and (foreign := non_slot_predicate(read)):
-        console.note(f"The slot error rate is left out: {foreign} is not a slot of E2E")
-    ids = [record.id for record in read]
-    texts = _texts(hypotheses, read_texts(hypotheses, ids, records))
-    other_texts = _texts(against, read_texts(against, ids, records)) if against else None
-    measured = measure_system(protocol, chosen, read, texts, other_texts, tokenised, confidence)
-    report({name: _entry(score) for name, score in measured.items()}, json)
+    chosen_metrics = metrics_of(protocol, names, input_records)
+    if names is None and protocol == "e2e" and (other_predicate := non_slot_predicate(input_records)):
+        console.note(f"The slot error rate is left out: {other_predicate} is not a slot of E2E")
+    ids = [record.id for record in input_records]
+    texts = _note_empty_texts(hypotheses, read_texts(hypotheses, ids, records))
+    other_texts = _note_empty_texts(against, read_texts(against, ids, records)) if against else None
+    measured_scores = measure_system(protocol, chosen_metrics, input_records, texts, other_texts, tokenised, confidence)
+    report({name: _score_entry(score) for name, score in measured_scores.items()}, json)
 
 
-def check_json(path: str | None, inputs: Sequence[Path]) -> None:
+def check_output(path: str | None, inputs: Sequence[Path]) -> None:
     """Raises ConfigError if the folder of the output file `path` does not exist, or if `path` is an input."""
     from agggen.errors import ConfigError
 
@@ -85,7 +85,7 @@ def check_json(path: str | None, inputs: Sequence[Path]) -> None:
         raise ConfigError(f"--json {path} would overwrite an input; give another file")
 
 
-def report(scores: Mapping[str, Entry], json: str | None) -> None:
+def report(scores: Mapping[str, ScoreEntry], json: str | None) -> None:
     """Prints the scores as a table, and writes them as JSON to the file `json`; "-": prints JSON instead."""
     if json is not None:
         with output_lines(json) as file:
@@ -96,34 +96,37 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
     for name, entry in scores.items():
         numbers = {"value": entry["score"]} | {key: entry[key] for key in ("low", "high") if key in entry}
         signatures = {"signature": entry["signature"]}
-        if pair := entry.get("against"):
-            numbers |= {"against": pair["score"], "difference": pair["difference"]}
-            numbers |= {"difference low": pair["low"], "difference high": pair["high"], "p": pair["p_value"]}
-            signatures["test"] = pair["signature"]
-        shown = {key: "undefined" if number is None else f"{number:.4f}" for key, number in numbers.items()}
-        rows.append({"score": name} | shown | signatures)
+        if comparison := entry.get("against"):
+            numbers |= {"against": comparison["score"], "difference": comparison["difference"]}
+            numbers |= {"difference low": comparison["low"], "difference high": comparison["high"]}
+            numbers["p"] = comparison["p_value"]
+            signatures["test"] = comparison["signature"]
+        cells = {key: "undefined" if number is None else f"{number:.4f}" for key, number in numbers.items()}
+        rows.append({"score": name} | cells | signatures)
     console.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _entry(measured: MeasuredMetric) -> Entry:
+def _score_entry(measured: MeasuredMetric) -> ScoreEntry:
     """A score as JSON; an undefined score (NaN) becomes null."""
     score = measured.statistics.corpus()
-    entry: Entry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
+    entry: ScoreEntry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
     if interval := measured.interval:
         entry |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
-    if pair := measured.comparison:
+    if comparison := measured.comparison:
         entry["against"] = {
-            "score": pair.second,
-            "difference": pair.difference,
-            "low": pair.low,
-            "high": pair.high,
-            "p_value": pair.p_value,
-            "signature": pair.signature,
+            "score": comparison.second,
+            "difference": comparison.difference,
+            "low": comparison.low,
+            "high": comparison.high,
+            "p_value": comparison.p_value,
+            "signature": comparison.signature,
         }
     return entry
 
 
-def _texts(path: Path, texts: list[str]) -> list[str]:
+def _note_empty_texts(path: Path, texts: list[str]) -> list[str]:
     if empty := [number for number, text in enumerate(texts, start=1) if not text.strip()]:
-        console.note(f"{path}: {len(empty):,} of {len(texts):,} texts are empty (first: {empty[0]:,}), scored as such")
+        console.note(
+            f"{path}: {len(empty):,} of {len(texts):,} texts are empty (first: text {empty[0]:,}); they are scored, too"
+        )
     return texts

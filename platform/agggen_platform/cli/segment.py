@@ -42,7 +42,7 @@ def segment(
     from agggen.config import load_config
     from agggen_platform.extras import require
     from agggen_platform.segmentation.config import SegmentConfig
-    from agggen_platform.segmentation.job import segment as run
+    from agggen_platform.segmentation.job import segment as run_job
 
     settings = list(overrides or ())
     settings += [f"facts.source={json.dumps(facts)}"] if facts else []
@@ -50,9 +50,9 @@ def segment(
     config = load_config(SegmentConfig, None, settings)
     if config.actors != 0:
         require("ray")
-    log = RunLogFactory(runs)
-    with shard_progress(_speed, _counts) as show:
-        report = run(source, out, config, splits=split or (), fresh=fresh, tracker=log, progress=show)
+    run_log = RunLogFactory(runs)
+    with shard_progress(_speed, _counts) as print_progress:
+        report = run_job(source, out, config, splits=split or (), fresh=fresh, tracker=run_log, progress=print_progress)
     rows = [
         (name, counts.records, counts.references, counts.facts, counts.rejects)
         for name, counts in report.splits.items()
@@ -61,21 +61,22 @@ def segment(
     if report.was_already_finished:
         console.note(f"{out} already has the facts of this job; --fresh segments again")
         return
-    if (done := report.progress) is not None:
-        counts = done.counts
+    if (progress := report.progress) is not None:
+        counts = progress.counts
         cached = f", {counts.cached:,} texts from the cache" if counts.cached else ""
-        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{cached}{reused_message(done)})")
+        details = f"{_speed(progress)} after start-up{cached}{reused_message(progress)}"
+        console.note(f"Segmented in {report.seconds:.0f} s ({details})")
         if counts.cache_errors:
             console.note(
                 f"The cache in {config.cache_folder} could not be used (see the workers' logs); "
                 "texts were segmented without it"
             )
-    log.finish(out, sum(counts.rejects for counts in report.splits.values()))
+    run_log.finish(out, sum(counts.rejects for counts in report.splits.values()))
 
 
-def _speed(now: Progress) -> str:
-    return f"{now.counts.references / now.seconds:,.0f} texts/s"
+def _speed(progress: Progress) -> str:
+    return f"{progress.counts.references / progress.seconds:,.0f} texts/s"
 
 
-def _counts(now: Progress) -> str:
-    return f"{now.counts.facts:,} facts  {now.counts.rejects} rejects"
+def _counts(progress: Progress) -> str:
+    return f"{progress.counts.facts:,} facts  {progress.counts.rejects} rejects"

@@ -54,10 +54,10 @@ def serve(
     if print_config:
         console.echo(deploy_file(config, find_target(config)))
         return
-    raise typer.Exit(_run(config, address, follow))
+    raise typer.Exit(_serve_until_signal(config, address, follow))
 
 
-def _run(config: ServeConfig, address: str | None, follow: float) -> int:
+def _serve_until_signal(config: ServeConfig, address: str | None, follow: float) -> int:
     """Serves until a signal; returns the exit code 128 + signal."""
     import time
 
@@ -69,20 +69,20 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
     if follow:
         check_followed(config)
     target = find_target(config)
-    with endpoint(config, address, console.note) as served, StopRequest() as stop:
+    with endpoint(config, address, console.note) as running_endpoint, StopRequest() as stop:
         try:
             console.note(f"Starting the replicas of {target.display_address} ({target.fingerprint[:12]})")
-            served.deploy(target, stop)
-            console.echo(served.url)
+            running_endpoint.deploy(target, stop)
+            console.echo(running_endpoint.url)
             console.note("Ready. Ctrl-C stops the endpoint after the running requests.")
-            follower = Follower(config, served, console.note) if follow else None
-            due = time.monotonic() + follow
+            follower = Follower(config, running_endpoint, console.note) if follow else None
+            next_check = time.monotonic() + follow
             while not stop():
                 time.sleep(_POLL_SECONDS)
-                served.watch()
-                if follower is not None and time.monotonic() >= due:
+                running_endpoint.watch()
+                if follower is not None and time.monotonic() >= next_check:
                     follower.check(stop)
-                    due = time.monotonic() + follow
+                    next_check = time.monotonic() + follow
         except Stopped:
             pass
         console.note("Finishing the running requests; a second signal stops immediately")

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from agggen_platform.sharded.driver import Progress
     from agggen_platform.tracking import Tracker
 
-Format = Callable[["Progress[Any]"], str]
+FormatProgress = Callable[["Progress[Any]"], str]
 
 Actors = Annotated[int | None, Option(help="Maximum number of workers; 0: without Ray. [default: one per CPU]")]
 
 
 class RunLogFactory:
-    """Creates the run log of a job in the folder `runs` when called; jobs call it only if unfinished shards remain."""
+    """Creates a job's run log in the folder `runs` when called; jobs call it only if there are unfinished shards."""
 
     def __init__(self, runs: Path) -> None:
         warn_if_temporary(runs, "--runs")
@@ -48,29 +48,34 @@ class RunLogFactory:
 
 
 def reused_message(progress: Progress[Any]) -> str:
-    """The end of a message about finished shards: how many an earlier run finished; empty if none."""
+    """The end of a message: how many shards an earlier run finished; empty if none."""
     return f"; {progress.reused:,} of {progress.total:,} shards were already done" if progress.reused else ""
 
 
 @contextmanager
-def shard_progress(speed: Format, counts: Format) -> Iterator[Callable[[Progress[Any]], None]]:
+def shard_progress(speed: FormatProgress, counts: FormatProgress) -> Iterator[Callable[[Progress[Any]], None]]:
     """Yields a callback that prints a job's progress every few seconds; redirects Ray's output to stderr."""
-    last = time.monotonic()
+    last_line_time = time.monotonic()
 
-    def show(now: Progress[Any]) -> None:
-        nonlocal last
-        if time.monotonic() - last >= console.SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            share, shards = f"{now.shards / now.total:.0%}", f"{now.shards:,} of {now.total:,} shards"
-            console.note("  ".join([share, shards, counts(now), speed(now), *_time_left(now)]))
+    def print_progress(progress: Progress[Any]) -> None:
+        nonlocal last_line_time
+        if time.monotonic() - last_line_time >= console.SECONDS_BETWEEN_LINES:
+            last_line_time = time.monotonic()
+            finished, total = progress.shards, progress.total
+            shards = f"{finished / total:.0%}  {finished:,} of {total:,} shards"
+            console.note("  ".join([shards, counts(progress), speed(progress), *_time_left(progress)]))
 
     with redirect_stdout(sys.stderr):
-        yield show
+        yield print_progress
 
 
-def _time_left(now: Progress[Any]) -> list[str]:
+def records_per_second(progress: Progress[Any]) -> str:
+    return f"{progress.counts.records / progress.seconds:,.1f} records/s"
+
+
+def _time_left(progress: Progress[Any]) -> list[str]:
     """The estimated remaining time, from the shards that this run has finished; empty if there are none."""
-    finished = now.shards - now.reused
+    finished = progress.shards - progress.reused
     if not finished:
         return []
-    return [f"{timedelta(seconds=round((now.total - now.shards) * now.seconds / finished))} left"]
+    return [f"{timedelta(seconds=round((progress.total - progress.shards) * progress.seconds / finished))} left"]

@@ -27,7 +27,9 @@ def sweep(
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The sweep's name. [default: sweep-HASH]")] = None,
     trials: Annotated[int | None, Option(help="Total number of trials. [default: the space's]")] = None,
-    concurrent: Annotated[int | None, Option(help="Trials at once; 0: as many as fit. [default: the space's]")] = None,
+    concurrent: Annotated[
+        int | None, Option(help="Concurrent trials; 0: as many as fit. [default: the space's]")
+    ] = None,
     model: Annotated[str, Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, Option("--no-register", help="Do not register the best bundle.")] = False,
 ) -> None:
@@ -45,7 +47,7 @@ def sweep(
     from agggen_platform.job_config import JobConfig
     from agggen_platform.sweep.config import SPACES, SweepConfig
     from agggen_platform.sweep.job import Terminated
-    from agggen_platform.sweep.job import sweep as run
+    from agggen_platform.sweep.job import sweep as run_sweep
 
     options = {"trials": trials, "concurrent": concurrent}
     settings = load_config(
@@ -54,14 +56,14 @@ def sweep(
     config = load_config(JobConfig, preset, overrides or ())
     warn_if_temporary(runs, "--runs")
     try:
-        report = run(
+        report = run_sweep(
             config,
             settings,
             name,
             runs_dir=runs,
             overrides=overrides or (),
             model=None if no_register else model,
-            show=_show,
+            show=_note_trial,
             on_name=lambda sweep_name: console.note(f"Sweep {sweep_name}"),
         )
     except KeyboardInterrupt as interrupt:
@@ -76,7 +78,7 @@ def sweep(
         console.note("This sweep is finished; a larger --trials extends it")
     console.note(f"Compare trials: {report.ui_command}")
     console.echo(report.bundle)
-    if report.version or report.refused:
+    if report.version or report.refusal:
         _note_registered(report, model)
 
 
@@ -86,19 +88,21 @@ def _note_registered(report: SweepReport, model: str) -> None:
     from agggen_platform.registry.client import registry_uri
     from agggen_platform.tracking.origin import masked
 
-    where = "" if report.registry == registry_uri() else f" --registry {shlex.quote(masked(report.registry))}"
+    registry_option = "" if report.registry == registry_uri() else f" --registry {shlex.quote(masked(report.registry))}"
     trial = f"Trial {report.best.number}"
-    if report.refused:
-        command = f"agggen models register {shlex.quote(report.bundle)} --name {model}{where}"
+    if report.refusal:
+        command = f"agggen models register {shlex.quote(report.bundle)} --name {model}{registry_option}"
         console.note(f"{trial} is not registered; to retry: {command} (--to s3://... first copies it to a store)")
-        raise report.refused
+        raise report.refusal
     assert report.version is not None
     state = "registered as" if report.version.new else "already"
     alias = ", alias candidate" if CANDIDATE in report.version.aliases else ""
-    console.note(f"{trial} is {state} {report.version}{alias}; see: agggen models show {report.version}{where}")
+    console.note(
+        f"{trial} is {state} {report.version}{alias}; see: agggen models show {report.version}{registry_option}"
+    )
 
 
-def _show(progress: Progress) -> None:
+def _note_trial(progress: Progress) -> None:
     trial, best = progress.trial, progress.best
     if reason := trial.user_attrs.get("reason"):
         result = f"failed: {reason}"
@@ -106,5 +110,5 @@ def _show(progress: Progress) -> None:
         result = f"stopped after {max(trial.intermediate_values, default=0)} epochs"
     else:
         result = f"{trial.value:.4f}"
-    leader = f"  (best {best.value:.4f}, trial {best.number})" if best else ""
-    console.note(f"{progress.ended} of {progress.total}  trial {trial.number}: {result}{leader}")
+    best_note = f"  (best {best.value:.4f}, trial {best.number})" if best else ""
+    console.note(f"{progress.ended} of {progress.total}  trial {trial.number}: {result}{best_note}")

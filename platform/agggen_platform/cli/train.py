@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
-from agggen_platform.cli.shards import Actors, shard_progress
+from agggen_platform.cli.shards import Actors, records_per_second, shard_progress
 
 if TYPE_CHECKING:
     from agggen.training.data import Data
@@ -138,8 +138,8 @@ def distill(
         require("ray")
     models = [open_model(address) for address in (bundle, *(teacher or ()))]
     distillation = Distillation(models, training_dataset(source, seed=division_seed, **columns), subsets)
-    with shard_progress(lambda now: f"{now.counts.records / now.seconds:,.1f} records/s", lambda now: "") as show:
-        texts = distillation.write(runs / distillation.name, actors, show, console.note)
+    with shard_progress(records_per_second, lambda progress: "") as print_progress:
+        texts = distillation.write(runs / distillation.name, actors, print_progress, console.note)
     config, records = adaptation(JobConfig, bundle, texts, None, overrides or (), note=console.note, preset="distill")
     _run_training(config, records, f"distill-{Path(source).stem}", name, runs, fresh)
 
@@ -153,14 +153,14 @@ def _run_training(config: JobConfig, data: Data, label: str, name: str | None, r
         warn_if_temporary(runs, "storage.url or --runs")
     name = name or default_name(label, config, data)
     console.note(f"Run {name}")
-    show = ProgressLines(console.note)
-    done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, report=console.note, data=data)
-    if done.trained:
-        compare = f"; compare runs: {done.ui_command}" if done.ui_command else ""
-        console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")
+    progress = ProgressLines(console.note)
+    run = train_job(config, name, runs_dir=runs, fresh=fresh, show=progress, report=console.note, data=data)
+    if run.trained:
+        compare_note = f"; compare runs: {run.ui_command}" if run.ui_command else ""
+        console.note(f"Trained in {run.seconds / 60:.1f} minutes{compare_note}")
     else:
         console.note("This run is finished; --fresh trains it again")
-    console.echo(done.address)
+    console.echo(run.address)
 
 
 def _is_data(source: str) -> bool:

@@ -58,19 +58,19 @@ def generate(
     from agggen.errors import ConfigError
     from agggen.records import Plan
 
-    given_plan = None if plan is None else Plan.parse(plan)
-    if complete and given_plan is None:
+    fixed_plan = None if plan is None else Plan.parse(plan)
+    if complete and fixed_plan is None:
         raise ConfigError("--complete needs --plan")
-    unused = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
-    if given_plan is not None and unused:
-        raise ConfigError(f"{unused[0]} cannot be combined with --plan, which already fixes the facts")
+    conflicting_settings = [setting for setting in settings or () if setting.partition("=")[0] in _PLANNING_SETTINGS]
+    if fixed_plan is not None and conflicting_settings:
+        raise ConfigError(f"{conflicting_settings[0]} cannot be combined with --plan, which already fixes the facts")
     model = load_model(bundle, device)
     config = model.settings(settings or ())
     generator = model.generator
     collector = RejectCollector(columns)
     with output_lines(output, input) as file:
-        for batch in collector.batches(input, lambda record: generator.planner.check(record, given_plan, complete)):
-            for texts in generator.generate(batch, [given_plan] * len(batch), complete, n_best, config):
+        for batch in collector.batches(input, lambda record: generator.planner.check(record, fixed_plan, complete)):
+            for texts in generator.generate(batch, [fixed_plan] * len(batch), complete, n_best, config):
                 collector.unknown_predicates.update(set(texts[0].unknown_predicates))
                 for rank, generation in enumerate(texts, start=1):
                     write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
@@ -106,10 +106,10 @@ def plan(
     collector = RejectCollector(columns)
     with output_lines(output, input) as file:
         for batch in collector.batches(input, lambda record: planner.check(record, config=config)):
-            for record, planned in zip(batch, planner.plan(batch, k, config), strict=True):
+            for record, scored_plans in zip(batch, planner.plan(batch, k, config), strict=True):
                 collector.unknown_predicates.update(set(planner.encoder.unknown_predicates(record)))
-                plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
-                write_line(file, {"id": record.id, "search": planned[0].search, "plans": plans})
+                plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in scored_plans]
+                write_line(file, {"id": record.id, "search": scored_plans[0].search, "plans": plans})
         collector.report(output)
 
 
@@ -145,8 +145,8 @@ def align(
     with output_lines(output, input) as file:
         for batch in collector.batches(input, check):
             texts = texts_with_facts(batch, segmenter)
-            aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
-            for (_, number, _), alignment in zip(texts, aligned, strict=True):
+            alignments = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
+            for (_, number, _), alignment in zip(texts, alignments, strict=True):
                 fields = alignment.as_dict()
                 write_line(file, {"id": fields.pop("id"), "reference": number} | fields)
         collector.report(output)
@@ -159,27 +159,27 @@ def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
     from agggen.training.data import bundle_folder
 
     folder = bundle_folder(bundle)
-    described = describe_bundle(folder)
-    loaded = load_bundle(folder)
-    parameters = sum(p.numel() for p in loaded.model.parameters())
-    vocabulary, lexicon = loaded.encoder.vocabulary, loaded.lexicon
+    description = describe_bundle(folder)
+    loaded_bundle = load_bundle(folder)
+    parameters = sum(p.numel() for p in loaded_bundle.model.parameters())
+    vocabulary, lexicon = loaded_bundle.encoder.vocabulary, loaded_bundle.lexicon
     rows = [
         ("fingerprint", fingerprint(folder)),
         ("parameters", f"{parameters:,}"),
         ("vocabulary", f"{len(vocabulary):,} words, {vocabulary.n_output:,} of them in the output vocabulary"),
-        ("predicates", f"{len(loaded.encoder.predicates) - 1:,}"),
-        ("predicate names", ", ".join(loaded.encoder.predicates[1:])),
+        ("predicates", f"{len(loaded_bundle.encoder.predicates) - 1:,}"),
+        ("predicate names", ", ".join(loaded_bundle.encoder.predicates[1:])),
         ("wordings of values", f"{sum(map(len, lexicon.variants.values())):,} of {len(lexicon.variants):,} values"),
         ("truth values of", ", ".join(lexicon.booleans)),
         ("templates", f"{len(lexicon.templates):,}"),
         ("phrases", f"{len(lexicon.phrases):,}"),
-        ("facts", loaded.facts),
-        ("new texts are segmented by", loaded.segmenter.source),
+        ("facts", loaded_bundle.facts),
+        ("new texts are segmented by", loaded_bundle.segmenter.source),
     ]
-    rows += [(f"model.{key}", value) for key, value in described["model"].items()]
-    rows += [(f"inference.{key}", str(value)) for key, value in flatten(loaded.inference).items()]
-    rows += [(key, f"{value:.4f}") for key, value in described["metrics"].items()]
-    rows += [(f"source {key}", value) for key, value in described["sources"].items()]
+    rows += [(f"model.{key}", value) for key, value in description["model"].items()]
+    rows += [(f"inference.{key}", str(value)) for key, value in flatten(loaded_bundle.inference).items()]
+    rows += [(key, f"{value:.4f}") for key, value in description["metrics"].items()]
+    rows += [(f"source {key}", value) for key, value in description["sources"].items()]
     console.print_table(("field", "value"), rows)
 
 

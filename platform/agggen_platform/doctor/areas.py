@@ -36,9 +36,9 @@ SECONDS = 120.0  # time limit of a check
 
 def examine(settings: Settings, areas: Sequence[Area] = ()) -> dict[Area, list[Finding]]:
     """The findings of the areas (default: all); all areas are checked in parallel."""
-    chosen = [area for area in AREAS if not areas or area in areas]
+    chosen_areas = [area for area in AREAS if not areas or area in areas]
     with ThreadPoolExecutor(max_workers=len(AREAS)) as pool:
-        return dict(zip(chosen, pool.map(lambda area: _in_child(area, settings), chosen), strict=True))
+        return dict(zip(chosen_areas, pool.map(lambda area: _in_child(area, settings), chosen_areas), strict=True))
 
 
 def _in_child(area: Area, settings: Settings) -> list[Finding]:

@@ -40,7 +40,7 @@ def token(settings: Settings) -> Iterator[Finding]:
         message = "RAY_AUTH_MODE=disabled: anyone who can reach Ray's ports can run code as this user"
         yield error("token", message, f"unset RAY_AUTH_MODE && {_USE_TOKEN}")
     elif isinstance(source, Path):
-        yield _token_file(source)
+        yield _token_file_finding(source)
     elif source is not None:
         yield ok("token", f"read from {source}")
     elif settings.cluster is None:
@@ -62,7 +62,7 @@ def _token_source() -> Path | str | None:
     return default if default.exists() else None
 
 
-def _token_file(path: Path) -> Finding:
+def _token_file_finding(path: Path) -> Finding:
     try:
         mode = path.stat().st_mode & 0o777
     except OSError as failure:
@@ -88,7 +88,7 @@ def cluster(address: str, settings: Settings) -> Iterator[Finding]:
         cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
         nodes = sum(node["Alive"] for node in ray.nodes())
         yield ok("cluster", f"{address}: nodes: {nodes}, CPUs: {cpus:g}, GPUs: {gpus:g}, Ray {ray.__version__}")
-        yield from room(cpus, gpus, settings)
+        yield from worker_resources(cpus, gpus, settings)
         if context.dashboard_url:
             yield dashboard(f"http://{context.dashboard_url}")
 
@@ -111,30 +111,30 @@ def remedy(message: str, address: str) -> str:
     return f"nc -vz {host_and_port}  # does the head run, and does a firewall or network policy allow the connection?"
 
 
-def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
+def worker_resources(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
     for unit, per_worker, available in (
         ("CPU", settings.cpus_per_worker, cpus),
         ("GPU", settings.gpus_per_worker, gpus),
     ):
-        requested, key = settings.workers * per_worker, f"cluster.{unit.lower()}s_per_worker"
-        message = f"the job's {settings.workers} workers need {requested:g} {unit}s, but the cluster has {available:g}"
-        if requested > available and settings.autoscaling:
-            yield note("room", f"{message} until it grows")
-        elif requested > available:
-            yield error("room", message, f"cluster.workers=N {key}=X  # or cluster.autoscaling=true")
+        required, key = settings.workers * per_worker, f"cluster.{unit.lower()}s_per_worker"
+        message = f"the job's {settings.workers} workers need {required:g} {unit}s, but the cluster has {available:g}"
+        if required > available and settings.autoscaling:
+            yield note("workers", f"{message} until it grows")
+        elif required > available:
+            yield error("workers", message, f"cluster.workers=N {key}=X  # or cluster.autoscaling=true")
 
 
 def dashboard(url: str) -> Finding:
     """Whether the dashboard, whose jobs API can run any code, answers without a token."""
     try:
         status = build_opener(ProxyHandler({})).open(f"{url}/api/version", timeout=_TIMEOUT_SECONDS).status
-    except HTTPError as refused:
-        status = refused.code
+    except HTTPError as failure:
+        status = failure.code
     except OSError as failure:
         return note("dashboard", f"{url} cannot be reached from this machine: {failure}")
     if status in (401, 403):
         return ok("dashboard", f"{url} requires a token")
     message = f"{url} requires no token: anyone who can reach it can run code on the cluster"
     restart = f"{_MAKE_TOKEN} && {_USE_TOKEN}  # on every node, then restart the cluster"
-    only_local = url.startswith(("http://127.", "http://localhost:"))
-    return (warning if only_local else error)("dashboard", message, restart)
+    is_local = url.startswith(("http://127.", "http://localhost:"))
+    return (warning if is_local else error)("dashboard", message, restart)

@@ -36,12 +36,12 @@ def packages(_: Settings) -> Iterator[Finding]:
     except PackageNotFoundError:
         yield note("packages", "agggen runs from its sources, so versions are not checked", "pip install -e .")
         return
-    unmet = [requirement for requirement in requirements if not _is_met(requirement)]
-    for requirement in unmet:
-        needed, installed = f"{requirement.name}{requirement.specifier}", _installed_version(requirement.name)
+    unmet_requirements = [requirement for requirement in requirements if not _is_met(requirement)]
+    for requirement in unmet_requirements:
+        package, installed = f"{requirement.name}{requirement.specifier}", _installed_version(requirement.name)
         state = "it is not installed" if installed is None else f"{installed} is installed"
-        yield error("packages", f"agggen needs {needed}, but {state}", f"pip install '{needed}'")
-    if not unmet:
+        yield error("packages", f"agggen needs {package}, but {state}", f"pip install '{package}'")
+    if not unmet_requirements:
         yield ok("packages", f"agggen {version('agggen')}, and all its packages are in their version ranges")
 
 
@@ -68,11 +68,11 @@ def accelerator(settings: Settings) -> Iterator[Finding]:
         return
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a CPU build"
     yield ok("version", f"torch {torch.__version__}, {build}")
-    requested = not settings.distributed and (settings.gpus_per_worker > 0 or settings.device.startswith("cuda"))
+    gpu_requested = not settings.distributed and (settings.gpus_per_worker > 0 or settings.device.startswith("cuda"))
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
         yield ok("GPU", f"{len(names)}: {', '.join(names)}")
-    elif requested:
+    elif gpu_requested:
         remedy = "training.device=cpu cluster.gpus_per_worker=0  # or install torch for the CUDA that nvidia-smi shows"
         yield error("GPU", f"the job requests a GPU, but torch ({build}) finds none on this machine", remedy)
     elif shutil.which("nvidia-smi"):
@@ -89,18 +89,18 @@ def data(settings: Settings) -> Iterator[Finding]:
         yield warning("data home", f"AGGGEN_DATA_HOME={home} is not a folder", "export AGGGEN_DATA_HOME=FOLDER")
     else:
         yield ok("data home", f"{home}{'' if home.exists() else ' will be created by `agggen corpora fetch`'}")
-    for known in list_corpora():
-        yield _corpus(known, needed=known.name == settings.corpus)
-    corpus = settings.corpus
+    for corpus in list_corpora():
+        yield _corpus_finding(corpus, is_needed=corpus.name == settings.corpus)
+    name = settings.corpus
     # Patterns such as my/{train,dev}.jsonl and addresses of stores are not checked.
-    if corpus is not None and not ("{" in corpus or "://" in corpus or Path(corpus).exists()):
+    if name is not None and not ("{" in name or "://" in name or Path(name).exists()):
         try:
-            get_corpus(corpus)
+            get_corpus(name)
         except CorpusError as failure:
             yield error("corpus", str(failure), "agggen corpora list")
 
 
-def _corpus(corpus: Corpus, needed: bool) -> Finding:
+def _corpus_finding(corpus: Corpus, is_needed: bool) -> Finding:
     """Whether all files of a corpus exist and have the right size; `agggen corpora fetch` compares their SHA-256."""
     from agggen.corpora.catalogue import data_home
     from agggen.corpora.fetch import read_manifest
@@ -111,24 +111,26 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
     fetch = f"agggen corpora fetch {corpus.name}"
     if not folder.is_dir():
         remedy = f"copy {corpus.copied_from} to {folder}" if corpus.copied_from else fetch
-        return (error if needed else note)(corpus.name, f"not in {data_home()}", remedy)
+        return (error if is_needed else note)(corpus.name, f"not in {data_home()}", remedy)
     files = read_manifest(corpus.name)
-    wrong = [
+    wrong_files = [
         file.path
         for file in files
         if not (folder / file.path).is_file() or file.bytes not in (None, (folder / file.path).stat().st_size)
     ]
-    if wrong:
-        message = f"{folder}: {len(wrong)} of {len(files)} files are missing or changed, the first is {wrong[0]}"
-        return (error if needed else warning)(corpus.name, message, fetch)
+    if wrong_files:
+        message = (
+            f"{folder}: {len(wrong_files)} of {len(files)} files are missing or changed; the first is {wrong_files[0]}"
+        )
+        return (error if is_needed else warning)(corpus.name, message, fetch)
     return ok(corpus.name, f"complete in {folder}")
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    yield _folder("runs", Path(settings.runs), "agggen train PRESET --runs FOLDER")
+    yield _folder_finding("runs", Path(settings.runs), "agggen train PRESET --runs FOLDER")
     temporary = Path(tempfile.gettempdir())
-    yield _folder("temporary files", temporary, "export TMPDIR=FOLDER")
-    yield _ray_disk(Path(os.environ.get("RAY_TMPDIR") or temporary))
+    yield _folder_finding("temporary files", temporary, "export TMPDIR=FOLDER")
+    yield _ray_disk_finding(Path(os.environ.get("RAY_TMPDIR") or temporary))
 
 
 def unwritable(folder: Path) -> str | None:
@@ -142,18 +144,18 @@ def unwritable(folder: Path) -> str | None:
     return None
 
 
-def _folder(subject: str, folder: Path, remedy: str) -> Finding:
+def _folder_finding(subject: str, folder: Path, remedy: str) -> Finding:
     if problem := unwritable(folder):
         return error(subject, f"{folder} cannot be written to: {problem}", remedy)
-    free = shutil.disk_usage(nearest_existing(folder)).free
-    message = f"{folder} can be written to; {free / 2**30:,.1f} GiB are free"
+    free_bytes = shutil.disk_usage(nearest_existing(folder)).free
+    message = f"{folder} can be written to; {free_bytes / 2**30:,.1f} GiB are free"
     remedy = f"du -xsh {nearest_existing(folder)}/* | sort -h | tail  # or {remedy}"
-    if free < _MIN_FREE_BYTES:
+    if free_bytes < _MIN_FREE_BYTES:
         return error(subject, f"{message}, and a run needs up to {_MIN_FREE_BYTES / 2**30:g}", remedy)
-    return warning(subject, message, remedy) if free < _LOW_FREE_BYTES else ok(subject, message)
+    return warning(subject, message, remedy) if free_bytes < _LOW_FREE_BYTES else ok(subject, message)
 
 
-def _ray_disk(folder: Path) -> Finding:
+def _ray_disk_finding(folder: Path) -> Finding:
     usage = shutil.disk_usage(nearest_existing(folder))
     share = 1 - usage.free / usage.total
     message = f"the disk of {folder}, for Ray's files, is {share:.0%} full"

@@ -24,13 +24,13 @@ def check(settings: Settings) -> Iterator[Finding]:
         yield note("storage", f"no storage.url: checkpoints and bundles are written to {settings.runs}")
     else:
         try:
-            yield from _store(Folder(settings.storage, _POLICY))
+            yield from _check_objects(Folder(settings.storage, _POLICY))
         except ConfigError as failure:
             remedy = "storage.url=s3://BUCKET/PREFIX  # and AWS_ENDPOINT_URL=http://HOST:PORT, unless the store is AWS"
             yield error("address", str(failure), remedy if is_installed("boto3") else "pip install 'agggen[ray]'")
 
 
-def _store(folder: Folder) -> Iterator[Finding]:
+def _check_objects(folder: Folder) -> Iterator[Finding]:
     name, content = f".agggen-doctor-{uuid.uuid4().hex[:12]}", uuid.uuid4().bytes
     steps = {
         "put": lambda: folder.write(name, content),
@@ -42,14 +42,14 @@ def _store(folder: Folder) -> Iterator[Finding]:
         try:
             result = call()
         except StorageError as failure:
-            leftover = "" if step == "put" else f"; {folder.at(name)} may be left there"
-            yield error(step, f"{failure}{leftover}", _remedy(str(failure), folder.address))
+            leftover_note = "" if step == "put" else f"; {folder.at(name)} may be left there"
+            yield error(step, f"{failure}{leftover_note}", _remedy(str(failure), folder.address))
             return
         if step == "get" and result != content:
             message = f"{folder}: the object that was read differs from the one that was written"
             yield error("get", message, f"aws s3 ls {folder}/  # is there a cache or another store in between?")
-    shared = "" if folder.local is None else "; whether other nodes share this folder is not checked"
-    yield ok("objects", f"{folder}: objects can be put, read, listed and deleted{shared}")
+    shared_note = "" if folder.local is None else "; whether other nodes share this folder is not checked"
+    yield ok("objects", f"{folder}: objects can be put, read, listed and deleted{shared_note}")
 
 
 def _remedy(message: str, address: str) -> str:

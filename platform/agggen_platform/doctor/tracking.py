@@ -27,13 +27,13 @@ def check(settings: Settings) -> Iterator[Finding]:
         level = note if uri == sqlite_uri(runs) else error
         yield level("tracking", f"MLflow is not installed: runs are logged in {runs} only", "pip install 'agggen[ray]'")
         return
-    yield from server(uri, "tracking", lambda client: _write(client, settings.experiment))
-    yield from server(registry_uri(settings.tracking, runs), "registry", _read_registry)
+    yield from server(uri, "tracking", lambda client: _check_write_access(client, settings.experiment))
+    yield from server(registry_uri(settings.tracking, runs), "registry", _check_registry_access)
 
 
 def server(uri: str, subject: str, check_access: Any) -> Iterator[Finding]:
     """Connects to MLflow at `uri`; `check_access` gets the client and returns the end of the finding's message."""
-    shown = without_credentials(uri)
+    address = without_credentials(uri)
     file = sqlite_file(uri)
     if file and not file.exists():
         if problem := unwritable(file.parent):
@@ -45,14 +45,14 @@ def server(uri: str, subject: str, check_access: Any) -> Iterator[Finding]:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        yield ok(subject, f"{shown} {check_access(connect(uri))}")
+        yield ok(subject, f"{address} {check_access(connect(uri))}")
     except (RegistryError, MlflowException, SQLAlchemyError) as failure:
         cause = failure.__cause__ if isinstance(failure, RegistryError) and failure.__cause__ else failure
         message = masked(" ".join(str(cause).split())[:500])
-        yield error(subject, f"{shown} cannot be used: {message}", remedy(message, uri))
+        yield error(subject, f"{address} cannot be used: {message}", remedy(message, uri))
 
 
-def _write(client: Any, name: str) -> str:
+def _check_write_access(client: Any, name: str) -> str:
     """Sets a tag of the experiment, which needs the same permission as logging a run; raises MlflowException."""
     from mlflow.exceptions import MlflowException
 
@@ -65,24 +65,26 @@ def _write(client: Any, name: str) -> str:
     return f"lets this user write to the experiment {name!r}"
 
 
-def _read_registry(client: Any) -> str:
+def _check_registry_access(client: Any) -> str:
     client.search_registered_models(max_results=1)
     return "lets this user read the model registry"
 
 
 def remedy(message: str, uri: str) -> str:
-    text, shown = message.lower(), without_credentials(uri)
+    text, address = message.lower(), without_credentials(uri)
     if "401" in text or "not authenticated" in text:
         return "export MLFLOW_TRACKING_USERNAME=NAME MLFLOW_TRACKING_PASSWORD=..."
     if "host header" in text:  # MLflow's protection against DNS rebinding
-        host = shown.partition("://")[2].partition("/")[0]
+        host = address.partition("://")[2].partition("/")[0]
         return f"mlflow server --allowed-hosts {host},localhost:*  # on the server, or MLFLOW_SERVER_ALLOWED_HOSTS"
     if "403" in text or "permission" in text:
         return "export MLFLOW_TRACKING_USERNAME=NAME  # a user who may edit the experiment; or ask its owner"
     if "was deleted" in text:
         return "mlflow experiments restore --experiment-id ID  # or tracking.experiment=NAME"
     if "out-of-date" in text:
-        return f"mlflow db upgrade {shown}  # after a backup; or upgrade MLflow on this machine, if it is the older one"
+        return (
+            f"mlflow db upgrade {address}  # after a backup; or upgrade MLflow on this machine, if it is the older one"
+        )
     if uri.startswith(("http://", "https://")):
-        return f"curl -sS --max-time 5 {shown}/health  # MLflow answers OK"
+        return f"curl -sS --max-time 5 {address}/health  # MLflow answers OK"
     return "export MLFLOW_TRACKING_URI=http://HOST:5000  # or a database or sqlite:///FILE that this user can write to"

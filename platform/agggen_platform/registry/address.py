@@ -23,7 +23,7 @@ class RegistryError(AggGenError):
 
 @dataclass(frozen=True, slots=True)
 class ModelAddress:
-    """A version of a registered model, by its number or by an alias; the other of the two is empty."""
+    """A version of a registered model, by its number or by an alias; one of the two is empty."""
 
     name: str
     version: str = ""
@@ -40,11 +40,11 @@ def is_model_address(address: str) -> bool:
 def parse_address(address: str) -> ModelAddress:
     """Parses an address, with or without ``models:/``; raises RegistryError if it is invalid."""
     text = address.removeprefix(SCHEME)
-    name, at, alias = text.partition("@")
-    if at:
+    name, separator, alias = text.partition("@")
+    if separator:
         return ModelAddress(check_name(name), alias=check_alias(alias))
-    name, slash, version = text.partition("/")
-    if not slash or not re.fullmatch(r"[1-9][0-9]*", version):
+    name, separator, version = text.partition("/")
+    if not separator or not re.fullmatch(r"[1-9][0-9]*", version):
         raise RegistryError(f"{address!r} is not a version of a model: give models:/NAME/VERSION or models:/NAME@ALIAS")
     return ModelAddress(check_name(name), version=version)
 

@@ -23,7 +23,8 @@ from agggen_platform.storage.verified import matches
 def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, str]:
     """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``; also returns its fingerprint.
 
-    Other files than a bundle's are refused unread, and weights are read as safetensors, so no code can be run.
+    Files that do not belong to a bundle are refused without reading them, and weights are read as safetensors, so that
+    no code can be run.
 
     Raises:
         BundleError: the bundle is missing, incomplete or changed, its fingerprint is not `expected`, or its folder
@@ -32,20 +33,22 @@ def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, s
     """
     folder = Folder(address)
     _check_names(folder)
-    path, actual = fetch(address, expected)
+    path, actual_fingerprint = fetch(address, expected)
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
-    return load(path), actual
+    return load(path), actual_fingerprint
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
     """The local path of the verified bundle at `address`, and its fingerprint; raises as `admit` does."""
     path = get_bundle(address)
-    actual = fingerprint(path)
-    if expected not in (None, actual):
-        raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected}")
-    return path, actual
+    actual_fingerprint = fingerprint(path)
+    if expected not in (None, actual_fingerprint):
+        raise BundleError(
+            f"{address} is not the expected bundle: its fingerprint is {actual_fingerprint}, not {expected}"
+        )
+    return path, actual_fingerprint
 
 
 def _check_names(folder: Folder) -> None:
@@ -53,8 +56,8 @@ def _check_names(folder: Folder) -> None:
     if not names:
         raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its path")
     allowed = (*files_of(dict.fromkeys(names)), MANIFEST)
-    if foreign := sorted(set(names) - {*allowed}):
-        raise BundleError(f"{folder.at(foreign[0])} is not part of a bundle ({', '.join(allowed)}); remove it")
+    if foreign_names := sorted(set(names) - {*allowed}):
+        raise BundleError(f"{folder.at(foreign_names[0])} is not part of a bundle ({', '.join(allowed)}); remove it")
 
 
 def _check_stored(folder: Folder, path: Path) -> None:
@@ -67,7 +70,7 @@ def _check_stored(folder: Folder, path: Path) -> None:
 
 
 def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
-    """Generates texts for two records on `device`, or has the critic judge a text; returns the faults, in words.
+    """Generates texts for two records on `device`, or has the critic judge a text; returns messages about faults.
 
     The records are a chemical element, and one with the bundle's own predicates. Texts are also generated with
     ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
@@ -78,21 +81,21 @@ def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
     faults = []
     for record in _smoke_records(bundle):
-        per_config = (_fault(generator, record, config) for config in configs.values())
-        faults += list(islice(filter(None, per_config), 1))  # the first fault of each record
+        config_faults = (_fault(generator, record, config) for config in configs.values())
+        faults += list(islice(filter(None, config_faults), 1))  # the first fault of each record
     return faults
 
 
 def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str | None:
-    where = f"generation for record {record.id!r}"
+    subject = f"generation for record {record.id!r}"
     try:
-        (written,) = generator.generate([record], config=config)[0]
-        resolve_plan(record, written.plan)
+        (generation,) = generator.generate([record], config=config)[0]
+        resolve_plan(record, generation.plan)
     except Exception as error:  # any error is a fault
-        return f"{where} failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    if not written.text.strip():
-        return f"{where} gave an empty text"
-    return None if math.isfinite(written.score) else f"{where} gave a text with the score {written.score}"
+        return f"{subject} failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if not generation.text.strip():
+        return f"{subject} gave an empty text"
+    return None if math.isfinite(generation.score) else f"{subject} gave a text with the score {generation.score}"
 
 
 def _critic_faults(critic: Critic) -> list[str]:

@@ -98,16 +98,17 @@ def read_evaluation(report: Path | str, fingerprint: str, bundle: Bundle | Criti
     if content is None:
         raise ConfigError(f"{address} has no report of `agggen evaluate`: there is no {file}")
     try:
-        read = json.loads(content)
-        identity, run, reported_fingerprint = read["identity"], read["run"], read["identity"]["bundle"]
+        report_json = json.loads(content)
+        identity, run = report_json["identity"], report_json["run"]
+        reported_fingerprint = identity["bundle"]
         evaluation = Evaluation(
             **{name: identity[name] for name in ("corpus", "split", "records", "protocol")},
             count=int(run["records"]),
-            partial=bool(read["partial"]),
+            partial=bool(report_json["partial"]),
             at=utc_now(),
             scores={
                 f"{section}/{measure['name']}": (float(measure["value"]), str(measure["signature"]))
-                for section, table in read["scores"].items()
+                for section, table in report_json["scores"].items()
                 for measure in table["measures"]
                 if measure["value"] is not None and measure["name"] in _HIGHER_IS_BETTER | _LOWER_IS_BETTER
             },
@@ -140,28 +141,28 @@ def _mlflow_report(run_id: str, uri: str) -> bytes | None:
 
 
 def _differing_setting(run: Mapping[str, Any], inference: InferenceConfig) -> str:
-    """The first setting that differs, in words; empty if none does. The seed only counts where plans are random."""
-    random = inference.ablation == "random-order" or inference.planner == "sample"
+    """A message about the first setting that differs, or an empty one. The seed is ignored unless plans are random."""
+    is_random = inference.ablation == "random-order" or inference.planner == "sample"
     for name, expected in flatten(inference).items():
-        used = run.get(f"inference {name}")
-        if used != expected and (name != "seed" or random):
-            return f"{name} was {used}, the bundle has {expected}"
+        used_value = run.get(f"inference {name}")
+        if used_value != expected and (name != "seed" or is_random):
+            return f"{name} was {used_value}, the bundle has {expected}"
     return ""
 
 
-def _measure(metric: str) -> str:
+def _measure_name(metric: str) -> str:
     return metric.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The metric gate: on no evaluation that both have may the candidate be worse than the champion."""
+    """The metric gate: the candidate must not be worse than the champion on any evaluation that both have."""
 
     metric: str = "plain/bleu"
     tolerance: float = 0.0  # by how much the candidate may be worse, in points of the metric
 
     def __post_init__(self) -> None:
-        if _measure(self.metric) not in _HIGHER_IS_BETTER | _LOWER_IS_BETTER or "/" not in self.metric:
+        if _measure_name(self.metric) not in _HIGHER_IS_BETTER | _LOWER_IS_BETTER or "/" not in self.metric:
             raise ConfigError(
                 f"{self.metric!r} is not a metric for the gate: give a section and a metric of a report, such as "
                 "plain/bleu, plain/ter or faithfulness/values_whole, of which higher or lower values are better"
@@ -175,15 +176,17 @@ class Gate:
         candidate_evaluations, champion_evaluations = self._evaluations(candidate), self._evaluations(champion)
         shared = candidate_evaluations.keys() & champion_evaluations.keys()
         if not shared:
-            return Verdict(False, self._missing((candidate, candidate_evaluations), (champion, champion_evaluations)))
+            evaluated = (candidate, candidate_evaluations), (champion, champion_evaluations)
+            return Verdict(False, self._missing_message(*evaluated))
         notes, passed = [], True
         for key in sorted(shared):
             evaluation = candidate_evaluations[key]
-            value, other = (entry.scores[self.metric][0] for entry in (evaluation, champion_evaluations[key]))
-            deficit = (other - value) if _measure(self.metric) in _HIGHER_IS_BETTER else (value - other)
+            value, champion_value = (entry.scores[self.metric][0] for entry in (evaluation, champion_evaluations[key]))
+            difference = champion_value - value
+            deficit = difference if _measure_name(self.metric) in _HIGHER_IS_BETTER else -difference
             passed &= deficit <= self.tolerance
             digits = 2 if abs(deficit) >= 0.005 or not deficit else 6  # more for a small difference
-            note = f"{self.metric} {value:.{digits}f} against {other:.{digits}f} of version {champion.number}"
+            note = f"{self.metric} {value:.{digits}f} against {champion_value:.{digits}f} of version {champion.number}"
             note += f" on {evaluation}"
             if deficit > self.tolerance:
                 note += f": worse by {deficit:.{digits}f}, {self.tolerance:g} is tolerated"
@@ -191,22 +194,23 @@ class Gate:
         return Verdict(passed, "; ".join(notes))
 
     def _evaluations(self, version: Version) -> dict[tuple[str, str], Evaluation]:
-        """The version's evaluations with this metric, by what must be equal for a comparison: key and signature."""
+        """The version's evaluations with this metric, by key and signature, which must be equal for a comparison."""
         evaluations = [evaluation for evaluation in evaluations_of(version) if self.metric in evaluation.scores]
-        return {(item.key, without_counts(item.scores[self.metric][1])): item for item in evaluations}
+        return {(entry.key, without_counts(entry.scores[self.metric][1])): entry for entry in evaluations}
 
-    def _missing(self, *known: tuple[Version, dict[tuple[str, str], Evaluation]]) -> str:
+    def _missing_message(self, *evaluated: tuple[Version, dict[tuple[str, str], Evaluation]]) -> str:
         """A message about missing evaluations, with the commands that create them."""
-        lacking = [version for version, evaluations in known if not evaluations]
-        latest = (list(evaluations.values())[-1].options for _, evaluations in reversed(known) if evaluations)
+        unevaluated = [version for version, evaluations in evaluated if not evaluations]
+        reason = "their evaluations differ in records, protocol or signature"
+        if unevaluated:
+            reason = f"it is missing for {' and '.join(f'version {version.number}' for version in unevaluated)}"
+        latest = (list(evaluations.values())[-1].options for _, evaluations in reversed(evaluated) if evaluations)
         options = next(latest, "--corpus CORPUS")
-        reason = f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         commands = " && ".join(
             f"agggen evaluate models:/{version} {options} -o DIR-{version.number} && "
             f"agggen models record {version} DIR-{version.number}"
-            for version in lacking or (version for version, _ in known)
+            for version in unevaluated or (version for version, _ in evaluated)
         )
-        reason = reason if lacking else "their evaluations differ in records, protocol or signature"
         return f"no common evaluation of {self.metric}: {reason}. Run: {commands}"
 
 

@@ -87,13 +87,13 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
     """
     registry = Registry(uri)
     current = registry.aliased_version(name, alias)
-    earlier = earlier_versions(registry.moves(name, alias))
-    if not earlier:
+    earlier_numbers = earlier_versions(registry.moves(name, alias))
+    if not earlier_numbers:
         raise RegistryError(f"no version of {name!r} was {alias} before, so there is no version to roll back to")
-    number = earlier[-1]
+    number = earlier_numbers[-1]
     try:
-        target = registry.version(ModelAddress(name, version=number))
-        failures = _load_checked(target)[1]
+        earlier_version = registry.version(ModelAddress(name, version=number))
+        failures = _load_checked(earlier_version)[1]
     except RegistryError as error:
         failures = [str(error)]
     if failures:
@@ -101,19 +101,19 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
         remedy = f"; choose another version: agggen models promote {name}/VERSION{option}"
         raise PromotionRefused(f"rollback to {name}/{number}", [failure + remedy for failure in failures])
     registry.move(name, alias, Move(utc_now(), None if current is None else current.number, number, back=True))
-    return Promotion(target, current)
+    return Promotion(earlier_version, current)
 
 
 def earlier_versions(moves: Sequence[Move]) -> list[str]:
     """The versions to which repeated rollbacks return, in reverse order: the first rollback returns to the last one."""
-    earlier: list[str] = []
+    earlier_numbers: list[str] = []
     for move in moves:
         if not move.back:
-            earlier += [] if move.from_version is None else [move.from_version]
+            earlier_numbers += [] if move.from_version is None else [move.from_version]
             continue
-        while earlier and earlier.pop() != move.to_version:
+        while earlier_numbers and earlier_numbers.pop() != move.to_version:
             pass
-    return earlier
+    return earlier_numbers
 
 
 def _load_checked(version: Version) -> tuple[Bundle | Critic | None, list[str]]:

@@ -48,22 +48,22 @@ def register(
     check_name(name)
     address = Folder(bundle_address).address
     uri = registry_uri(uri)
-    if not accepts(uri, address):
+    if not accepts_address(uri, address):
         raise RegistryError(
             f"the registry {masked(uri)} accepts no folder of this machine ({address}), which others cannot read; "
             "copy the bundle to a store: `agggen models register BUNDLE --to s3://bucket/models`"
         )
-    bundle, actual = admit(address)
+    bundle, bundle_fingerprint = admit(address)
     registry = Registry(uri, create=True)
-    existing = _existing_version(registry, name, actual, address)
-    all_tags = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: actual}
+    existing = _existing_version(registry, name, bundle_fingerprint, address)
+    all_tags = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: bundle_fingerprint}
     version = existing or registry.add_version(name, address, {key: tag for key, tag in all_tags.items() if tag})
     if existing is None:
         registry.set_alias(name, CANDIDATE, version.number)
     return replace(registry.version(parse_address(str(version))), new=existing is None)
 
 
-def accepts(uri: str, address: str) -> bool:
+def accepts_address(uri: str, address: str) -> bool:
     """Whether the registry at `uri` accepts the bundle address; an MLflow server does not accept local folders."""
     return not (uri.startswith(("http://", "https://")) and Folder(address).local is not None)
 
@@ -77,8 +77,8 @@ def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluat
     """
     registry = Registry(uri)
     version = registry.version(parse_address(model))
-    bundle, actual = admit(version.source, version.fingerprint)
-    evaluation = read_evaluation(report, actual, bundle, registry_uri(uri))
+    bundle, bundle_fingerprint = admit(version.source, version.fingerprint)
+    evaluation = read_evaluation(report, bundle_fingerprint, bundle, registry_uri(uri))
     registry.tag(version, evaluation.key, evaluation.to_json())
     return evaluation
 
@@ -91,11 +91,13 @@ def resolve(address: str, *, uri: str | None = None) -> str:
 def _existing_version(registry: Registry, name: str, digest: str, address: str) -> Version | None:
     """The version of the bundle with the fingerprint `digest` whose source is `address` or contains the bundle."""
     versions = registry.versions(name, digest) if name in registry.names() else []
-    usable = (version for version in versions if version.source == address or _contains(version.source, digest))
-    return next(usable, None)
+    usable_versions = (
+        version for version in versions if version.source == address or _contains_bundle(version.source, digest)
+    )
+    return next(usable_versions, None)
 
 
-def _contains(address: str, digest: str) -> bool:
+def _contains_bundle(address: str, digest: str) -> bool:
     try:
         return fingerprint(get_bundle(address)) == digest
     except AggGenError:  # the bundle was deleted or modified

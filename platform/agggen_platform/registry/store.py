@@ -57,11 +57,11 @@ class Move:
     back: bool = False  # whether it is a rollback
     forced: bool = False  # whether the metric gate was overruled
     gate: str = ""  # the reason that the metric gate gave
-    done: bool = False  # whether the alias was moved: a move is recorded before it is made, and again afterwards
+    done: bool = False  # False while the move is recorded but not made yet
 
     def __str__(self) -> str:
-        how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
-        return f"{self.from_version or 'none'} -> {self.to_version or 'none'}{how}" + (self.gate and f": {self.gate}")
+        kind = " (rollback)" if self.back else " (metric gate overruled)" if self.forced else ""
+        return f"{self.from_version or 'none'} -> {self.to_version or 'none'}{kind}" + (self.gate and f": {self.gate}")
 
 
 class Registry:
@@ -97,8 +97,8 @@ class Registry:
                 existing = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
                 raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {existing}")
             number = aliases[address.alias]
-        if (registered := self._existing(self._client.get_model_version, address.name, number)) is not None:
-            return _version(registered, aliases)
+        if (model_version := self._get_or_none(self._client.get_model_version, address.name, number)) is not None:
+            return _version(model_version, aliases)
         existing = ", ".join(version.number for version in self.versions(address.name)) or "none"
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {existing}")
 
@@ -110,8 +110,8 @@ class Registry:
     def moves(self, name: str, alias: str) -> list[Move]:
         """The moves of an alias, oldest first; the last one ends at the current version.
 
-        A last move that was recorded but not made, because its process was killed, is left out. A later move in
-        MLflow's pages is added.
+        Leaves out a last move that was recorded but not made, because its process was killed. Adds a later move that
+        was made on MLflow's pages.
         """
         model = self._model(name)
         moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
@@ -124,11 +124,11 @@ class Registry:
         return moves
 
     def _model(self, name: str) -> Any:
-        if (model := self._existing(self._client.get_registered_model, check_name(name))) is not None:
+        if (model := self._get_or_none(self._client.get_registered_model, check_name(name))) is not None:
             return model
         raise RegistryError(f"the registry has no model {name!r}; {hint(name, self.names())}")
 
-    def _existing(self, get: Callable[..., Any], *key: str) -> Any:
+    def _get_or_none(self, get: Callable[..., Any], *key: str) -> Any:
         """The result of ``get(*key)``; None if MLflow has no such object."""
         with registry_errors(self.uri):
             try:
@@ -184,16 +184,16 @@ class Registry:
 def _history_json(moves: Sequence[Move]) -> str:
     """The moves as JSON with shortened notes; without the oldest ones if they do not fit into a tag."""
     history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
-    while len(text := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
+    while len(serialised := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
         del history[0]
-    return text
+    return serialised
 
 
-def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
-    number = str(registered.version)
-    own_aliases = tuple(alias for alias, version in aliases.items() if version == number)
-    seconds = registered.creation_timestamp / 1000
-    return Version(registered.name, number, registered.source, dict(registered.tags), seconds, own_aliases)
+def _version(model_version: Any, aliases: Mapping[str, str]) -> Version:
+    number = str(model_version.version)
+    version_aliases = tuple(alias for alias, version in aliases.items() if version == number)
+    seconds = model_version.creation_timestamp / 1000
+    return Version(model_version.name, number, model_version.source, dict(model_version.tags), seconds, version_aliases)
 
 
 def _all_pages(search: Any, **options: Any) -> list[Any]:

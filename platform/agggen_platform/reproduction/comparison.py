@@ -42,8 +42,8 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
         ConfigError: records differ in test records, protocol, recipe, inference settings of a system, or signature of a
             score; the message names the records.
     """
-    _check(table, records)
-    our_rows = {line.name: row for line in table.system_rows if (row := _row_of_ours(line, records))}
+    _check_comparable(table, records)
+    our_rows = {system_row.name: row for system_row in table.system_rows if (row := _our_row(system_row, records))}
     rows: list[Row] = []
     for system in table.published:
         rows.append(Row(system.name, {name: (score,) for name, score in system.scores.items()}, source_of(system)))
@@ -60,26 +60,26 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     return Comparison(table, tuple(records), (*rows, *our_rows.values()), missing)
 
 
-def _row_of_ours(line: SystemRow, records: Sequence[RunRecord]) -> Row | None:
+def _our_row(system_row: SystemRow, records: Sequence[RunRecord]) -> Row | None:
     """The row of one of our systems, None without records; a column is empty unless all runs have its score."""
-    runs = tuple(record for record in records if record.system == line.system)
+    runs = tuple(record for record in records if record.system == system_row.system)
     scores = {}
-    for column, name in line.scores.items():
+    for column, name in system_row.scores.items():
         values = [record.scores.get(name, _ABSENT).value for record in runs]
         scores[column] = tuple(value for value in values if value is not None) if None not in values else ()
-    return Row(line.name, scores, runs=runs) if runs else None
+    return Row(system_row.name, scores, runs=runs) if runs else None
 
 
 def _scores(table: Table, records: Sequence[RunRecord]) -> Iterator[tuple[str, str, RunRecord, Score]]:
     """(column, name in the report, record, score) for each of our scores."""
-    for line in table.system_rows:
-        for column, name in line.scores.items():
+    for system_row in table.system_rows:
+        for column, name in system_row.scores.items():
             for record in records:
-                if record.system == line.system:
+                if record.system == system_row.system:
                     yield column, name, record, record.scores.get(name, _ABSENT)
 
 
-def _check(table: Table, records: Sequence[RunRecord]) -> None:
+def _check_comparable(table: Table, records: Sequence[RunRecord]) -> None:
     for record in records:
         if table.inputs not in (None, record.inputs):
             raise ConfigError(
@@ -91,7 +91,9 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
     for system in table.systems:
         by_run = {record.name: record.inference(table) for record in records if record.system == system.key}
         for key in dict.fromkeys(key for settings in by_run.values() for key in settings):
-            _check_equal(table, f"inference setting {key}", [(run, own.get(key)) for run, own in by_run.items()])
+            _check_equal(
+                table, f"inference setting {key}", [(run, settings.get(key)) for run, settings in by_run.items()]
+            )
     signatures: dict[str, list[tuple[str, object]]] = {}
     for _, name, record, score in _scores(table, records):
         if score.signature:
@@ -119,27 +121,27 @@ def rows_of(comparison: Comparison) -> list[list[str]]:
     columns = comparison.table.columns
     rows = [["system", *(column.name for column in columns), "from"]]
     for row in comparison.rows:
-        cells = [_cell(row.scores.get(column.name, ()), column.digits) for column in columns]
-        origin = f"ours, n={len(row.runs)}" if row.runs else f"[{sources.index(row.source) + 1}]"
-        rows.append([row.system, *cells, origin])
+        cells = [_format_cell(row.scores.get(column.name, ()), column.digits) for column in columns]
+        source = f"ours, n={len(row.runs)}" if row.runs else f"[{sources.index(row.source) + 1}]"
+        rows.append([row.system, *cells, source])
     return rows
 
 
-def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
-    """The notes below the table: sources, protocol, signatures, missing scores. `where`: location of our records."""
+def notes_of(comparison: Comparison, location: str) -> Iterator[str]:
+    """The notes below the table: sources, protocol, signatures, missing scores. `location`: where our records are."""
     table = comparison.table
     yield from (f"[{number}] {source}." for number, source in enumerate(_sources(comparison), start=1))
-    if table.how:
-        yield f"Published: {table.how}."
+    if table.published_protocol:
+        yield f"Published: {table.published_protocol}."
     if not comparison.records:
         command = f"agggen reproduce {table.name} --runs runs --seeds 1,2,3"
-        yield f"There are no records {where}. To create them: {command}"
+        yield f"There are no records {location}. To create them: {command}"
         return
     yield from (f"{column.name}: {column.note}." for column in table.columns if column.note)
     record = comparison.records[0]
     yield (
-        f"Ours: from the records {where}, {table.corpus} {table.split} ({record.inputs:,} records), trained by "
-        f"{' '.join(record.recipe)}. Means over n seeds, with both values for n=2, ± the standard deviation from n=3."
+        f"Ours: from the records {location}, {table.corpus} {table.split} ({record.inputs:,} records), trained by "
+        f"{' '.join(record.recipe)}. Means over n seeds; n=2: with both values; n>2: ± the standard deviation."
     )
     scores = [(name, score) for _, name, _, score in _scores(table, comparison.records) if score.signature]
     signatures = {name: without_counts(score.signature) for name, score in scores}
@@ -151,7 +153,7 @@ def _sources(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(row.source for row in comparison.rows if row.source))
 
 
-def _cell(values: Sequence[float], digits: int) -> str:
+def _format_cell(values: Sequence[float], digits: int) -> str:
     """The mean: ``58.74`` for one run, ``58.74 (58.50 to 58.98)`` for two, ``58.74 ± 0.24`` for more; ``-``: none."""
     if not values:
         return "-"

@@ -79,27 +79,29 @@ def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
         ConfigError: a record is invalid, or its system is not in the table.
     """
     if runs is None:
-        shipped = resources.files("agggen_platform.reproduction") / FOLDER / f"{table.name}.jsonl"
-        lines = shipped.read_text(encoding="utf-8").splitlines() if shipped.is_file() else []
-        sources = [(f"{shipped}, line {number}", line) for number, line in enumerate(lines, start=1)]
+        shipped_file = resources.files("agggen_platform.reproduction") / FOLDER / f"{table.name}.jsonl"
+        lines = shipped_file.read_text(encoding="utf-8").splitlines() if shipped_file.is_file() else []
+        sources = [(f"{shipped_file}, line {number}", line) for number, line in enumerate(lines, start=1)]
     else:
         files = sorted((runs / FOLDER / table.name).glob("[!.]*.json"))
         sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
-    records = [_read(source, text) for source, text in sources]
-    order = [system.key for system in table.systems]
+    records = [_parse_record(source, text) for source, text in sources]
+    system_keys = [system.key for system in table.systems]
     for (source, _), record in zip(sources, records, strict=True):
-        if record.system not in order:
-            raise ConfigError(f"{source}: table {table.name} has no system {record.system}; it has {', '.join(order)}")
-    return sorted(records, key=lambda record: (order.index(record.system), record.seed))
+        if record.system not in system_keys:
+            raise ConfigError(
+                f"{source}: table {table.name} has no system {record.system}; it has {', '.join(system_keys)}"
+            )
+    return sorted(records, key=lambda record: (system_keys.index(record.system), record.seed))
 
 
-def _read(source: str, text: str) -> RunRecord:
+def _parse_record(source: str, text: str) -> RunRecord:
     try:
         return _ADAPTER.validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{source}: invalid run record: {where or 'JSON'}: {first['msg']}") from error
+        first_error = error.errors(include_url=False)[0]
+        field_name = ".".join(map(str, first_error["loc"]))
+        raise ConfigError(f"{source}: invalid run record: {field_name or 'JSON'}: {first_error['msg']}") from error
 
 
 def write_record(runs: Path, table: Table, record: RunRecord) -> Path:

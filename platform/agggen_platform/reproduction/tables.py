@@ -104,14 +104,14 @@ class Table:
     systems: tuple[System, ...]
     system_rows: tuple[SystemRow, ...]
     published: tuple[PublishedSystem, ...] = ()
-    how: str = ""  # the protocol of the published scores
+    published_protocol: str = ""  # how the published scores were computed
     inputs: int | None = None  # number of test records of the published scores; None: unknown
 
     def score_settings(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """The inference settings that affect the scores: for tables of plans and alignments, only planning settings."""
-        names = [name for line in self.system_rows for name in line.scores.values()]
-        of_plans = all(name.startswith(("plans/", "alignment/")) for name in names)
-        return {name: value for name, value in settings.items() if not of_plans or name in _PLAN_SETTINGS}
+        measures = [name for system_row in self.system_rows for name in system_row.scores.values()]
+        is_plan_table = all(name.startswith(("plans/", "alignment/")) for name in measures)
+        return {name: value for name, value in settings.items() if not is_plan_table or name in _PLAN_SETTINGS}
 
 
 _AS_PUBLISHED = ("verify=off", "choice=score", "plan_weight=1")  # by the joint probability, equation 9 of the paper
@@ -133,17 +133,17 @@ def table_of_texts(
     title: str,
     recipe: Recipe,
     board: Board,
-    extra: Iterable[str] = (),
+    extra_measures: Iterable[str] = (),
     systems: tuple[System, ...] = SYSTEMS,
 ) -> Table:
     """A table of the published systems of `board` and ours, with the board's measures.
 
     Args:
-        extra: further measures, only for our systems: of the board's protocol, or of `agggen.evaluation.values`.
+        extra_measures: further measures of our systems, from the board's protocol or `agggen.evaluation.values`.
     """
-    measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra]
-    of_protocol = PROTOCOLS[board.protocol]
-    scores = {score: f"{board.protocol if score in of_protocol else 'faithfulness'}/{score}" for score in measures}
+    measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra_measures]
+    protocol_metrics = PROTOCOLS[board.protocol]
+    scores = {score: f"{board.protocol if score in protocol_metrics else 'faithfulness'}/{score}" for score in measures}
     columns = [Column(score, 4 if score in _FOUR_DIGITS else 2, VALUE_METRICS.get(score, "")) for score in scores]
     return Table(
         name,
@@ -184,7 +184,7 @@ _E2E_CLEANED = Recipe("e2e-cleaned", "e2e-cleaned", "e2e-cleaned-quick")
 _ELEMENTS = Recipe("elements", "elements", "elements")
 
 
-def _annotated(
+def _annotation_table(
     name: str,
     title: str,
     columns: Iterable[Column],
@@ -192,55 +192,58 @@ def _annotated(
     published: tuple[PublishedSystem, ...],
 ) -> Table:
     """A table of scores on the 100 records with human plans and alignments (`webnlg-plans`)."""
-    lines = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())
-    return Table(name, title, _WEBNLG, "webnlg-plans", "test", tuple(columns), (_AGGGEN,), lines, published, inputs=100)
+    system_rows = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())
+    return Table(
+        name, title, _WEBNLG, "webnlg-plans", "test", tuple(columns), (_AGGGEN,), system_rows, published, inputs=100
+    )
 
 
-def _plans() -> Table:
-    names = ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari")
+def _plan_table() -> Table:
+    measures = ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari")
     rows = {
-        "people, among themselves": {name: f"plans/human_{name}" for name in names}
-        | {"groups": "plans/reference_groups"},
-        _AGGGEN.name: {name: f"plans/{name}" for name in (*names, "groups")},
+        "between humans": {name: f"plans/human_{name}" for name in measures} | {"groups": "plans/reference_groups"},
+        _AGGGEN.name: {name: f"plans/{name}" for name in (*measures, "groups")},
     }
-    columns = [*(Column(name, 4) for name in names), Column("groups")]
-    return _annotated("plans", "Most likely plans beside people's, WebNLG", columns, rows, PLANNING)
+    columns = [*(Column(name, 4) for name in measures), Column("groups")]
+    return _annotation_table("plans", "Most probable plans and human plans, WebNLG", columns, rows, PLANNING)
 
 
-def _alignment() -> Table:
-    names = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of triples that are aligned
+def _alignment_table() -> Table:
+    measures = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of aligned triples
     rows = {
-        "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in names},
-        "rule-based": {name: f"alignment/rule_based_{name}" for name in names},
+        "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in measures},
+        "rule-based": {name: f"alignment/rule_based_{name}" for name in measures},
     }
-    return _annotated("alignment", "Alignments beside people's, WebNLG", map(Column, names), rows, ALIGNMENT)
+    return _annotation_table(
+        "alignment", "Automatic and human alignments, WebNLG", map(Column, measures), rows, ALIGNMENT
+    )
 
 
-def _all() -> Iterable[Table]:
+def _build_tables() -> Iterable[Table]:
     webnlg = _board("webnlg", "test-seen", "webnlg")
     values = ("values_whole", "values_lenient", "invented")
     slots = ("values_whole", "invented")  # the E2E boards have slot error rates instead of values_lenient
-    with_student = (*SYSTEMS, _STUDENT)
-    yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values, with_student)
+    systems_with_student = (*SYSTEMS, _STUDENT)
+    yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values, systems_with_student)
     unseen = _board("webnlg", "test-unseen", "webnlg")
     yield table_of_texts("webnlg-unseen", "WebNLG 2017, unseen categories", _WEBNLG, unseen, values, _UNSEEN_SYSTEMS)
     yield table_of_texts("webnlg-long", "WebNLG 2017, seen categories, trained longer", _WEBNLG_LONG, webnlg, values)
-    unpublished = Board("webnlg-3.0", "dev", 1667, "webnlg-3.0", "webnlg-2017", "", ())  # the test set is reserved
+    own_board = Board("webnlg-3.0", "dev", 1667, "webnlg-3.0", "webnlg-2017", "", ())  # the test set is reserved
     title = "WebNLG 3.0, development set"
-    yield table_of_texts("webnlg-3.0", title, _WEBNLG_3, unpublished, ("bleu", "meteor", "ter", *values), SYSTEMS[:2])
+    yield table_of_texts("webnlg-3.0", title, _WEBNLG_3, own_board, ("bleu", "meteor", "ter", *values), SYSTEMS[:2])
     for name, title, recipe, corpus in (
-        ("e2e", "E2E, trained and tested on the original", _E2E, "e2e"),
-        ("e2e-cross", "E2E, trained on the original, tested on the cleaned", _E2E, "e2e-cleaned"),
-        ("e2e-cleaned", "E2E, trained and tested on the cleaned", _E2E_CLEANED, "e2e-cleaned"),
+        ("e2e", "E2E, trained and tested on the original data", _E2E, "e2e"),
+        ("e2e-cross", "E2E, trained on the original, tested on the cleaned data", _E2E, "e2e-cleaned"),
+        ("e2e-cleaned", "E2E, trained and tested on the cleaned data", _E2E_CLEANED, "e2e-cleaned"),
     ):
         yield table_of_texts(name, title, recipe, _board(corpus, "test", recipe.corpus), slots)
-    unpublished = Board("elements", "test", 72, "elements", "plain", "", ())
-    yield table_of_texts("elements", "Elements, which ships with agggen", _ELEMENTS, unpublished, ("bleu", *values))
-    yield _plans()
-    yield _alignment()
+    own_board = Board("elements", "test", 72, "elements", "plain", "", ())
+    yield table_of_texts("elements", "Elements, which ships with agggen", _ELEMENTS, own_board, ("bleu", *values))
+    yield _plan_table()
+    yield _alignment_table()
 
 
-TABLES: dict[str, Table] = {table.name: table for table in _all()}
+TABLES: dict[str, Table] = {table.name: table for table in _build_tables()}
 
 
 def find_table(name: str) -> Table:

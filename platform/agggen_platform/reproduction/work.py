@@ -58,8 +58,9 @@ def reproduce(
     for model in MODELS:
         load_config(JobConfig, table.recipe.preset, table.recipe.settings(model, 1, overrides))
     catalogue = {corpus.name for corpus in list_corpora()}
-    needed = {(table.corpus, table.split), *((system.phrases, "train") for system in table.systems if system.phrases)}
-    for corpus, split in sorted(needed):
+    needed_splits = {(system.phrases, "train") for system in table.systems if system.phrases}
+    needed_splits.add((table.corpus, table.split))
+    for corpus, split in sorted(needed_splits):
         if corpus in catalogue:
             load(corpus, split)  # raises CorpusError if the corpus is missing; records are read lazily
     for seed in seeds:
@@ -68,8 +69,8 @@ def reproduce(
 
 def inference_of(recipe: Recipe, system: System, overrides: Sequence[str] = ()) -> InferenceConfig:
     """The inference settings of a system: those of the recipe with the system's overrides."""
-    trained = load_config(JobConfig, recipe.preset, recipe.settings("agggen", 1, overrides))
-    return load_config(InferenceConfig, None, [*overrides_of(trained.inference), *system.inference])
+    config = load_config(JobConfig, recipe.preset, recipe.settings("agggen", 1, overrides))
+    return load_config(InferenceConfig, None, [*overrides_of(config.inference), *system.inference])
 
 
 class _SeedRun:
@@ -80,7 +81,7 @@ class _SeedRun:
     ) -> None:
         self.table, self.recipe, self.runs = table, table.recipe, runs
         self.seed, self.overrides, self.say = seed, overrides, say
-        self.trained: dict[Model, TrainedRun] = {}
+        self.runs_by_model: dict[Model, TrainedRun] = {}
 
     def complete(self, fresh: bool) -> None:
         existing = [] if fresh else [record for record in records_of(self.table, self.runs) if record.seed == self.seed]
@@ -101,34 +102,33 @@ class _SeedRun:
             system = next(system for system in self.table.systems if system.key == record.system)
             bundle = self.bundle_of(system)
             settings = self.table.score_settings(flatten(inference_of(self.recipe, system, self.overrides)))
-            recorded: dict[str, object] = {"recipe": record.recipe, **record.inference(self.table)}
-            current: dict[str, object] = {"recipe": self.recipe.result_settings(self.overrides), **settings}
+            recorded_values: dict[str, object] = {"recipe": record.recipe, **record.inference(self.table)}
+            current_values: dict[str, object] = {"recipe": self.recipe.result_settings(self.overrides), **settings}
             if (bundle / "manifest.json").is_file():
-                recorded["bundle"], current["bundle"] = record.bundle, fingerprint(bundle)
-            differing = [
-                f"{name} is {recorded.get(name)!r} in the record and {current.get(name)!r} now"
-                for name in {**current, **recorded}
-                if recorded.get(name) != current.get(name)
+                recorded_values["bundle"], current_values["bundle"] = record.bundle, fingerprint(bundle)
+            differences = [
+                f"{name} is {recorded_values.get(name)!r} in the record and {current_values.get(name)!r} now"
+                for name in {**current_values, **recorded_values}
+                if recorded_values.get(name) != current_values.get(name)
             ]
-            if differing:
+            if differences:
                 raise ConfigError(
                     f"{self.runs / FOLDER / self.table.name / record.name}.json does not match {system.name}: "
-                    f"{'; '.join(differing)}. Use --fresh to evaluate the test split again and replace the records of "
-                    "this seed, or use another --runs"
+                    f"{'; '.join(differences)}. Use --fresh to evaluate the test split again and replace the records "
+                    "of this seed, or use another --runs"
                 )
 
     def train(self, model: Model) -> TrainedRun:
         """Trains the model, unless its run is finished."""
-        if model in self.trained:
-            return self.trained[model]
+        if model in self.runs_by_model:
+            return self.runs_by_model[model]
         name = self.recipe.run_name(model, self.seed)
         config, data = self.prepare_student() if model == "student" else (self.config_of(model, name), None)
         self.say(f"Run {name}")
-        done = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), report=self.say, data=data)
-        minutes = f"Trained in {done.seconds / 60:.1f} minutes"
-        self.say(minutes if done.trained else "This run is finished")
-        self.trained[model] = done
-        return done
+        run = train_job(config, name, runs_dir=self.runs, show=ProgressLines(self.say), report=self.say, data=data)
+        self.say(f"Trained in {run.seconds / 60:.1f} minutes" if run.trained else "This run is finished")
+        self.runs_by_model[model] = run
+        return run
 
     def config_of(self, model: Model, name: str) -> JobConfig:
         """The configuration of the run `name`, which trains a Transformer or AggGen model."""
@@ -157,16 +157,16 @@ class _SeedRun:
         folder = self.runs / self.recipe.run_name(system.model, self.seed)
         if system.phrases:
             return folder / f"bundle-{Path(system.phrases).name}"
-        return self.trained[system.model].path if system.model in self.trained else folder / "bundle"
+        return self.runs_by_model[system.model].path if system.model in self.runs_by_model else folder / "bundle"
 
     def evaluate(self, system: System, fresh: bool) -> None:
         """Writes the system's record; evaluates it on the test split unless its report exists."""
-        folder = self.runs / self.trained[system.model].run_name
+        folder = self.runs / self.runs_by_model[system.model].run_name
         with claim(Folder(str(folder))):
             bundle = self.bundle_of(system)
             if system.phrases and (fresh or not bundle.exists()):
                 rmtree(bundle, ignore_errors=True)
-                save_bundle(bundle, adjusted_bundle(self.trained[system.model].path, phrases=system.phrases))
+                save_bundle(bundle, adjusted_bundle(self.runs_by_model[system.model].path, phrases=system.phrases))
             self.evaluate_bundle(system, bundle, folder, fresh)
 
     def evaluate_bundle(self, system: System, bundle: Path, folder: Path, fresh: bool) -> None:
@@ -194,11 +194,11 @@ class _SeedRun:
 
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]
-        in_table = {name for line in self.table.system_rows for name in line.scores.values()}
+        table_scores = {name for system_row in self.table.system_rows for name in system_row.scores.values()}
         scores = {}
         for key, section in report["scores"].items():
             for measure in section["measures"]:
-                if (name := f"{key}/{measure['name']}") in in_table:
+                if (name := f"{key}/{measure['name']}") in table_scores:
                     reason = measure.get("not_computed", "")
                     interval, signature = measure.get("interval_95"), measure.get("signature", "")
                     scores[name] = Score(measure["value"], interval and (interval[0], interval[1]), signature, reason)

@@ -25,7 +25,7 @@ from agggen_platform.job_config import JobConfig, run_config_of
 from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
 from agggen_platform.registry.client import registry_uri
-from agggen_platform.registry.registration import accepts
+from agggen_platform.registry.registration import accepts_address
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
@@ -52,7 +52,7 @@ class Progress:
 
     ended: int
     total: int
-    trial: FrozenTrial  # the trial that has just ended
+    trial: FrozenTrial  # the trial that has ended
     best: FrozenTrial | None  # None if no trial has finished
 
 
@@ -64,7 +64,7 @@ class SweepReport:
     best: FrozenTrial
     bundle: str  # the address of the best trial's bundle
     version: Version | None  # the model version of the bundle; None if it is not registered
-    refused: AggGenError | None  # why the bundle was not registered
+    refusal: AggGenError | None  # why the bundle was not registered
     registry: str  # the registry's URI
     trials_run: int  # number of trials that this call ran or resumed
     seconds: float
@@ -101,7 +101,7 @@ def sweep(
         ClusterError: the cluster does not exist, or is too small for a trial.
         SweepError: no trial finished.
     """
-    started = time.monotonic()
+    start_time = time.monotonic()
     address = config.cluster.address or os.environ.get("RAY_ADDRESS", "")
     if address.startswith("ray://"):
         raise ConfigError(
@@ -116,7 +116,7 @@ def sweep(
     runs_dir = runs_dir.resolve()
     registry = registry_uri(config.tracking.uri, runs_dir)
     store = config.storage.url or str(runs_dir)
-    if model and not accepts(registry, store):
+    if model and not accepts_address(registry, store):
         raise ConfigError(
             f"the registry {masked(registry)} accepts no bundle from {store}, a folder: set storage.url to "
             "s3://bucket/prefix, or do not register the best bundle (--no-register)"
@@ -146,28 +146,28 @@ def sweep(
             | {f"data/{split}": digest for split, digest in identity["data"].items()}
         )
         if trials_run:
-            _run(study, config, name, runs_dir, tracker, show, check_claims)
+            _run_remaining_trials(study, config, name, runs_dir, tracker, show, check_claims)
         tracker.log_text(table(study), "trials.csv")
         tracker.set_tags({"mlflow.note.content": description(study)})
         best = _best_trial(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
-        version = refused = None
+        version = refusal = None
         if model:
             tags = {"sweep": name, "trial": str(best.number)}
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
             except AggGenError as error:  # the caller still gets the results of the trials
-                refused = error
-    seconds = time.monotonic() - started
+                refusal = error
+    seconds = time.monotonic() - start_time
     ui_command = tracker.ui_command()
     return SweepReport(
-        name, columns(study), rows(study), best, bundle, version, refused, registry, trials_run, seconds, ui_command
+        name, columns(study), rows(study), best, bundle, version, refusal, registry, trials_run, seconds, ui_command
     )
 
 
-def _run(
+def _run_remaining_trials(
     study: Study,
     config: JobConfig,
     name: str,
@@ -201,15 +201,15 @@ def _best_trial(study: Study) -> FrozenTrial:
     best = study.best()
     if best is not None:
         return best
-    failed = study.trials(TrialState.FAIL)
-    first = f"; trial {failed[0].number}: {failed[0].user_attrs['reason']}" if failed else ""
-    raise SweepError(f"no trial finished, {len(failed)} of {len(study.trials())} failed{first}")
+    failures = study.trials(TrialState.FAIL)
+    first_reason = f"; trial {failures[0].number}: {failures[0].user_attrs['reason']}" if failures else ""
+    raise SweepError(f"no trial finished, {len(failures)} of {len(study.trials())} failed{first_reason}")
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data that affect the trials; without their number, which may be increased later."""
+    """All settings and data that affect the trials; without the number of trials, which may be increased later."""
     values = resolved(settings)
-    fingerprints, segmenters = _inputs(config, parse_space(settings.space))
+    fingerprints, segmenters = _fingerprints_and_segmenters(config, parse_space(settings.space))
     return {
         "space": values["space"],
         "metric": settings.metric,
@@ -221,16 +221,16 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
     }
 
 
-def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
+def _fingerprints_and_segmenters(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
     """The fingerprints of all corpora and start bundles, by name, and all segmenters that trials may use."""
-    searched = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
+    searched_values = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
-    for values in product(*searched.values()):
+    for values in product(*searched_values.values()):
         try:
-            trial = trial_config(config, dict(zip(searched, values, strict=True)))
+            trial = trial_config(config, dict(zip(searched_values, values, strict=True)))
             data = data_of(trial)
-        except ConfigError:  # invalid together; a trial with these values fails with this reason
+        except ConfigError:  # an invalid combination; a trial with these values fails with this reason
             continue
         fingerprints |= data.fingerprints
         if data.start:
@@ -246,14 +246,14 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
         return
 
-    terminated = False
+    was_terminated = False
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        nonlocal terminated
-        terminated = True
-        interrupt = signal.getsignal(signal.SIGINT)  # while trials run: Tune's handler, which stops them gracefully
-        if callable(interrupt):
-            interrupt(signal.SIGINT, frame)
+        nonlocal was_terminated
+        was_terminated = True
+        interrupt_handler = signal.getsignal(signal.SIGINT)  # while trials run, Tune's, which stops them gracefully
+        if callable(interrupt_handler):
+            interrupt_handler(signal.SIGINT, frame)
         else:
             raise KeyboardInterrupt
 
@@ -262,7 +262,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if terminated:
+        if was_terminated:
             raise Terminated from None
         raise
     finally:

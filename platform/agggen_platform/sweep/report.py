@@ -28,17 +28,17 @@ def rows(study: Study) -> list[list[object]]:
     """One row per trial: finished trials from best to worst, then trials stopped early, then the rest."""
 
     def sort_key(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
-        complete = trial.state == TrialState.COMPLETE
-        value = trial.value if complete and trial.value is not None else 0.0
-        return not complete, trial.state != TrialState.PRUNED, value, trial.number
+        is_complete = trial.state == TrialState.COMPLETE
+        value = trial.value if is_complete and trial.value is not None else 0.0
+        return not is_complete, trial.state != TrialState.PRUNED, value, trial.number
 
     return [
         [
             trial.number,
             STATES[trial.state],
-            _short(trial.value if trial.state == TrialState.COMPLETE else None),
+            _format_value(trial.value if trial.state == TrialState.COMPLETE else None),
             max(trial.intermediate_values, default=0),
-            *(_short(trial.params.get(key)) for key in study.space),
+            *(_format_value(trial.params.get(key)) for key in study.space),
             trial.user_attrs.get("reason", ""),
         ]
         for trial in sorted(study.trials(), key=sort_key)
@@ -58,7 +58,7 @@ def description(study: Study) -> str:
     return "\n".join(" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
 
 
-def _short(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

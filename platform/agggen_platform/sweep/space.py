@@ -28,11 +28,11 @@ def parse_space(settings: Mapping[str, Mapping[str, Sequence[Any]]]) -> Space:
     if not settings:
         raise ConfigError("space is empty: it needs entries such as model.width: {choice: [64, 128]}")
     space: Space = {}
-    for key, described in settings.items():
-        if len(described) != 1 or next(iter(described)) not in _KINDS:
+    for key, entry in settings.items():
+        if len(entry) != 1 or next(iter(entry)) not in _KINDS:
             kinds = ", ".join(f"{{{kind}: [...]}}" for kind in _KINDS)
-            raise ConfigError(f"space, {key!r} must be one of {kinds}, not {dict(described)}")
-        ((kind, values),) = described.items()
+            raise ConfigError(f"space, {key!r} must be one of {kinds}, not {dict(entry)}")
+        ((kind, values),) = entry.items()
         try:
             space[key] = _distribution(kind, values)
         except (ValueError, TypeError) as error:
@@ -75,7 +75,7 @@ def extremes(distribution: BaseDistribution) -> Sequence[Any]:
 
 
 def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) -> None:
-    """Checks that a space fits `config`, of which `overrides` are the user's.
+    """Checks that a space fits `config`, which contains the user's `overrides`.
 
     Raises:
         ConfigError: a key does not exist (suggests a similar one) or is also an override, or a value is invalid.
@@ -98,7 +98,7 @@ def as_overrides(params: Mapping[str, Scalar]) -> list[str]:
 
 
 def trial_config(config: JobConfig, params: Mapping[str, Scalar]) -> JobConfig:
-    """The configuration of a trial with these parameters; raises ConfigError if they are invalid together."""
+    """The configuration of a trial with these parameters; raises ConfigError if their combination is invalid."""
     return load_config(JobConfig, None, [*overrides_of(config), *as_overrides(params)])
 
 

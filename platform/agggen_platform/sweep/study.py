@@ -7,7 +7,7 @@ again, with the same number and parameters, before any new trial.
 
 The sampler is seeded anew for each trial, by the sweep's seed and the trial's number; a sampler seeded once per process
 would repeat its first draws after a restart. Parameters therefore depend only on the seed, the number, and the results
-known at the suggestion. A sweep is reproducible if its trials run one at a time.
+at the time of the suggestion. A sweep is reproducible if its trials run one at a time.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Study:
     def __init__(self, study: optuna.Study, config: SweepConfig, space: Space, epochs: Epochs) -> None:
         """`study`: see `open_study`."""
         self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
-        self._interrupted = []
+        self._interrupted_numbers = []
         for trial in self.trials(TrialState.RUNNING):
             # The driver may have died after it stored an evaluation, and before it stored that the trial stops.
-            last = max(trial.intermediate_values, default=0)
-            if last and self._should_prune(trial.number, last):
+            last_position = max(trial.intermediate_values, default=0)
+            if last_position and self._should_prune(trial.number, last_position):
                 self._prune(trial.number)
             else:
-                self._interrupted.append(trial.number)
+                self._interrupted_numbers.append(trial.number)
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
         """The trials in these states (default: all), sorted by number."""
@@ -78,9 +78,9 @@ class Study:
 
     def next(self) -> Suggestion | None:
         """The next trial to run, interrupted trials first; None if all were suggested."""
-        if not self._interrupted and len(self.trials()) >= self.config.trials:
+        if not self._interrupted_numbers and len(self.trials()) >= self.config.trials:
             return None
-        number = self._interrupted.pop(0) if self._interrupted else self.optuna.ask().number
+        number = self._interrupted_numbers.pop(0) if self._interrupted_numbers else self.optuna.ask().number
         seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
         self.optuna.sampler = optuna.samplers.TPESampler(seed=int(seed))
         # If a process was killed after `ask`, only the parameters that it had not stored are sampled.
@@ -98,16 +98,16 @@ class Study:
         position = self.epochs.position(stage, epoch)
         if position not in self.trials()[number].intermediate_values:
             self._trial(number).report(value, position)
-        if pruned := self._should_prune(number, position):
+        if is_pruned := self._should_prune(number, position):
             self._prune(number)
-        return pruned
+        return is_pruned
 
     def complete(self, number: int, bundle: str, run: str, seconds: float) -> None:
         """Marks a trial as finished, with the best value of the metric; does nothing if the trial was stopped."""
         if self.trials()[number].state.is_finished():
             return
         trial = self._trial(number)
-        value = self._value(number)
+        value = self._best_value(number)
         if value is None:
             return self.fail(number, f"it never reported {self.config.metric}")
         for name, attribute in {"bundle": bundle, "run": run, "seconds": seconds}.items():
@@ -123,7 +123,7 @@ class Study:
         self.optuna.tell(number, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
-        """The finished trial with the lowest value, the first one of equals; None if no trial has finished."""
+        """The finished trial with the lowest value, the earliest if several have it; None if no trial has finished."""
         finished = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
         return min(finished, key=lambda trial: trial.value or 0.0, default=None)
 
@@ -131,12 +131,12 @@ class Study:
         asha = self.config.asha
         if asha is None or not is_rung(position, asha, self.epochs.baseline + self.epochs.joint):
             return False
-        at_rung = {trial.number: trial.intermediate_values.get(position) for trial in self.trials()}
-        value = at_rung.pop(number)
-        others = [other for other in at_rung.values() if other is not None]
-        return value is not None and should_prune(value, others, asha.factor)
+        values_at_rung = {trial.number: trial.intermediate_values.get(position) for trial in self.trials()}
+        value = values_at_rung.pop(number)
+        other_values = [rung_value for rung_value in values_at_rung.values() if rung_value is not None]
+        return value is not None and should_prune(value, other_values, asha.factor)
 
-    def _value(self, number: int) -> float | None:
+    def _best_value(self, number: int) -> float | None:
         baseline = self.epochs.baseline
         values = [
             value
@@ -152,8 +152,8 @@ class Study:
         return optuna.Trial(self.optuna, self.trials()[number]._trial_id)
 
 
-def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
-    """Whether there is a rung after `position` epochs; not after the `last`, where pruning would save no time.
+def is_rung(position: int, asha: AshaConfig, last_position: int) -> bool:
+    """Whether there is a rung after `position` epochs; not after `last_position`, where pruning would save no time.
 
     Optuna's pruner is not used: a trial whose baseline stage ends early may skip a rung, and the pruner would then
     compare it with trials in the other stage.
@@ -161,25 +161,25 @@ def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
     rung = asha.grace
     while rung < position:
         rung *= asha.factor
-    return rung == position < last
+    return rung == position < last_position
 
 
-def should_prune(value: float, others: Sequence[float], factor: int) -> bool:
-    """Whether a trial's `value` at a rung is not among the best 1 / `factor` of all values, with those of `others`.
+def should_prune(value: float, other_values: Sequence[float], factor: int) -> bool:
+    """Whether a trial's `value` at a rung is not among the best 1 / `factor` of all values, with `other_values`.
 
     Asynchronous successive halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm
     2). The best trial always continues, even among fewer than `factor`. Trials with equal values continue together.
     """
-    better = sum(other < value for other in others)
-    return better >= max(1, (len(others) + 1) // factor)
+    n_better = sum(other_value < value for other_value in other_values)
+    return n_better >= max(1, (len(other_values) + 1) // factor)
 
 
 def reason_of(error: BaseException) -> str:
     """An error in one line: the message of an `AggGenError`; type, message and location of any other error."""
     if isinstance(error, AggGenError):
         return " ".join(str(error).split())
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    location = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    location = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{location}"
 
 

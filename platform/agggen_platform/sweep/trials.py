@@ -52,7 +52,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class TrialJob:
-    """What all trials of a sweep have in common."""
+    """The inputs that all trials of a sweep share."""
 
     config: JobConfig
     sweep: str
@@ -74,12 +74,12 @@ class TrialJob:
         """
         config = trial_config(self.config, params)
         name = f"{self.sweep}-t{number:03d}"
-        searched = "\n".join(f"- `{setting}`" for setting in as_overrides(params))
-        note = f"Trial {number} of the sweep {self.sweep}:\n\n{searched}"
+        settings = "\n".join(f"- `{setting}`" for setting in as_overrides(params))
+        note = f"Trial {number} of the sweep {self.sweep}:\n\n{settings}"
         deadline = time.monotonic() + _CLAIMED_SECONDS
         while True:
             try:
-                done = train_job(
+                run = train_job(
                     config,
                     name,
                     runs_dir=self.runs_dir,
@@ -93,7 +93,7 @@ class TrialJob:
                     raise
                 time.sleep(1)
             else:
-                return {"bundle": done.address, "run": done.run_name, "seconds": done.seconds}
+                return {"bundle": run.address, "run": run.run_name, "seconds": run.seconds}
 
 
 class _Trial(tune.Trainable):
@@ -109,7 +109,7 @@ class _Trial(tune.Trainable):
         self._stop.__enter__()  # handles signals until this process ends
         self._results: queue.SimpleQueue[dict[str, Any] | StoppedError] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[StoppedError | None] = queue.SimpleQueue()
-        self._unanswered = False
+        self._awaits_answer = False
         self._thread = threading.Thread(target=self._train, args=(job, config["number"], config["params"]), daemon=True)
         self._thread.start()
 
@@ -130,25 +130,25 @@ class _Trial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Returns an evaluation, the result of `TrialJob.run`, or the `reason` of its failure; {} after a timeout."""
-        if self._unanswered:
+        if self._awaits_answer:
             self._answers.put(None)
-        self._unanswered = False
+        self._awaits_answer = False
         try:
             result = self._results.get(timeout=_STEP_SECONDS)
         except queue.Empty:
             return {}
         if isinstance(result, StoppedError):
             raise result
-        self._unanswered = True
+        self._awaits_answer = True
         return result
 
     def cleanup(self) -> None:
         """Stops training gracefully: it saves a checkpoint, and its workers release their resources."""
         self._stop.request()
         # Tune gives no reason. A trial that waits for the next step was stopped early, unless it received a signal.
-        fell_behind = StoppedEarlyError("it fell behind other trials")
-        pruned = self._unanswered and self._stop.signal is None
-        self._answers.put(fell_behind if pruned else StoppedError("the trial was stopped at an evaluation"))
+        early_stop = StoppedEarlyError("it fell behind other trials")
+        is_pruned = self._awaits_answer and self._stop.signal is None
+        self._answers.put(early_stop if is_pruned else StoppedError("the trial was stopped at an evaluation"))
         self._thread.join()
 
 
@@ -187,8 +187,8 @@ class _StudyScheduler(FIFOScheduler):
             return self.CONTINUE
         else:
             value = result.get(study.config.measure)
-            finite = value if value is not None and math.isfinite(value) else None
-            if not study.report_evaluation(number, result["stage"], result["epoch"], finite):
+            finite_value = value if value is not None and math.isfinite(value) else None
+            if not study.report_evaluation(number, result["stage"], result["epoch"], finite_value):
                 return self.CONTINUE
         self._on_trial_end(number)
         return self.STOP
@@ -201,9 +201,9 @@ class _StudyCallback(tune.Callback):
         self._study, self._on_trial_end = study, on_trial_end
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        number, errors = trial.config["number"], Path(trial.error_file).read_text(encoding="utf-8")
-        last = errors.strip().splitlines()[-1].strip()[:300]
-        self._study.fail(number, f"its process died repeatedly; was it out of memory? Ray says: {last}")
+        number, error_text = trial.config["number"], Path(trial.error_file).read_text(encoding="utf-8")
+        last_line = error_text.strip().splitlines()[-1].strip()[:300]
+        self._study.fail(number, f"its process died repeatedly; was it out of memory? Ray says: {last_line}")
         self._on_trial_end(number)
 
 
@@ -220,15 +220,15 @@ def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None])
         KeyboardInterrupt: after Ctrl-C, once the trials have saved checkpoints; after a second Ctrl-C immediately.
     """
     cluster = job.config.cluster
-    available = nodes()
-    if len(available) > 1 and not job.config.storage.url:
+    node_resources = nodes()
+    if len(node_resources) > 1 and not job.config.storage.url:
         raise ConfigError(
-            f"the cluster has {len(available)} nodes, and all must have access to the checkpoints: set storage.url to "
-            "s3://bucket/prefix, or to a folder that all nodes share"
+            f"the cluster has {len(node_resources)} nodes, and all need access to the checkpoints: set storage.url "
+            "to s3://bucket/prefix, or to a folder that all nodes share"
         )
-    concurrent = trials_at_once(cluster, available, study.config.concurrent)
+    concurrent = trials_at_once(cluster, node_resources, study.config.concurrent)
     # The actor of a trial with workers reserves one byte of memory, so that its workers get the CPUs.
-    reserved = {"memory": 1.0} if cluster.workers else cluster.resources_per_worker
+    reserved_resources = {"memory": 1.0} if cluster.workers else cluster.resources_per_worker
     folder = job.runs_dir / job.sweep
     os.environ.update(_ENVIRONMENT)
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # it recommends Tune's own resume option
@@ -243,15 +243,15 @@ def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None])
             scheduler=_StudyScheduler(study, on_trial_end),
             callbacks=[_StudyCallback(study, on_trial_end)],
             max_concurrent_trials=concurrent,
-            resources_per_trial=tune.PlacementGroupFactory([reserved]),
+            resources_per_trial=tune.PlacementGroupFactory([reserved_resources]),
             max_failures=cluster.max_failures,
             raise_on_failed_trial=False,
             verbose=0,
         )
     except (TuneError, RayError, StorageInternalError, OSError) as error:
         cause: BaseException = error
-        while isinstance(cause, TuneError) and (inner := cause.__cause__ or cause.__context__):
-            cause = inner
+        while isinstance(cause, TuneError) and (inner_error := cause.__cause__ or cause.__context__):
+            cause = inner_error
         if isinstance(cause, RayError):
             raise ClusterError(f"the Ray cluster was lost: {cause}; the same command resumes") from error
         if isinstance(cause, StorageInternalError | OSError):
@@ -272,15 +272,15 @@ def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: 
         ClusterError: the cluster is too small for a trial.
     """
     workers = max(1, config.workers)  # a trial without workers trains in its own process
-    room = workers_that_fit(config.resources_per_worker, nodes) // workers
+    n_fitting = workers_that_fit(config.resources_per_worker, nodes) // workers
     if config.autoscaling:
-        return limit or max(1, room)
-    if not room:
+        return limit or max(1, n_fitting)
+    if not n_fitting:
         gpus = f" and {config.gpus_per_worker:g} GPUs" if config.gpus_per_worker else ""
-        existing = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
+        node_list = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
         raise ClusterError(
             f"a trial needs {workers} workers of {config.cpus_per_worker:g} CPUs{gpus}, and they do not fit: the nodes "
-            f"have {existing or 'nothing'}; lower cluster.workers or cluster.cpus_per_worker, or set "
+            f"have {node_list or 'nothing'}; lower cluster.workers or cluster.cpus_per_worker, or set "
             "cluster.autoscaling=true if the cluster autoscales"
         )
-    return min(limit or room, room)
+    return min(limit or n_fitting, n_fitting)

@@ -12,37 +12,41 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
-SECONDS = 30.0  # between two copies; if the machine fails, at most this much of the log is lost
+INTERVAL_SECONDS = 30.0  # between two copies; if the machine fails, at most this much of the log is lost
 
 
 @contextmanager
 def log_backup(
-    folder: Path, store: Folder, other: tuple[str, ...], check_claim: Callable[[], None], report: Callable[[str], None]
+    folder: Path,
+    store: Folder,
+    excluded: tuple[str, ...],
+    check_claim: Callable[[], None],
+    report: Callable[[str], None],
 ) -> Iterator[None]:
     """Downloads the log and samples of a run from `store` to `folder`; in the block, regularly copies them to `store`.
 
-    Nothing is downloaded if the log in `folder` begins with the stored one. A failed copy is reported but not raised.
+    Nothing is downloaded if the log in `folder` begins with the stored one. Errors of copies are reported, not raised.
 
     Args:
-        other: names of files and folders in `folder` that are not part of the log.
+        excluded: names of files and folders in `folder` that are not part of the log.
         check_claim: called before each copy; raises if the claim on the store is lost.
     """
     local = Folder(str(folder))
 
     def is_log(name: str) -> bool:
-        top = name.partition("/")[0]
-        return not top.startswith(".") and top not in other and not top.endswith((".lock", ".tmp"))
+        top_name = name.partition("/")[0]
+        return not top_name.startswith(".") and top_name not in excluded and not top_name.endswith((".lock", ".tmp"))
 
-    stored = store.read(journal.FILE_NAME)
-    if stored is not None and not (local.read(journal.FILE_NAME) or b"").startswith(stored):
+    stored_log = store.read(journal.FILE_NAME)
+    if stored_log is not None and not (local.read(journal.FILE_NAME) or b"").startswith(stored_log):
         for name in filter(is_log, store.names()):
             with local.new(name) as path:
                 store.download(name, path)
     copied: dict[str, tuple[int, int]] = {}  # size and modification time of each copied file
-    ended, failed = threading.Event(), False
+    stop_event, has_failed = threading.Event(), False
 
     def copy() -> None:
-        nonlocal failed
+        nonlocal has_failed
         try:
             for name in filter(is_log, local.names()):
                 status = (folder / name).stat()
@@ -50,15 +54,15 @@ def log_backup(
                     check_claim()
                     store.upload(name, folder / name)
                     copied[name] = version
-            failed = False
+            has_failed = False
         except (StorageError, FileNotFoundError) as error:
-            if not failed:
-                report(f"warning: the run log in {folder} is not copied to {store} until this error ends: {error}")
-            failed = True
+            if not has_failed:
+                report(f"warning: the run log in {folder} cannot be copied to {store}, and is copied later: {error}")
+            has_failed = True
 
     def copy_repeatedly() -> None:
         try:
-            while not ended.wait(SECONDS):
+            while not stop_event.wait(INTERVAL_SECONDS):
                 copy()
         except AggGenError:  # the claim is lost; the run notices it, too
             return
@@ -68,6 +72,6 @@ def log_backup(
     try:
         yield
     finally:
-        ended.set()
+        stop_event.set()
         thread.join()
         copy()

@@ -48,7 +48,7 @@ class Journal:
         self.path = path
         self._lock = threading.Lock()
         self._file: int | None = None
-        self._incomplete = False  # whether the file's last line is incomplete
+        self._is_incomplete = False  # whether the file's last line is incomplete
 
     def append(self, event: Mapping[str, Any]) -> None:
         """Writes one line; raises OSError. NaN and infinities become the strings "nan", "inf" and "-inf"."""
@@ -56,9 +56,9 @@ class Journal:
         line = text.encode("utf-8", "replace") + b"\n"
         with self._lock:
             file = self._open()
-            written = os.write(file, b"\n" + line if self._incomplete else line)
-            self._incomplete = written < len(line) + self._incomplete
-            if self._incomplete:
+            n_written = os.write(file, b"\n" + line if self._is_incomplete else line)
+            self._is_incomplete = n_written < len(line) + self._is_incomplete
+            if self._is_incomplete:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             size = os.fstat(self._file).st_size
-            self._incomplete = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+            self._is_incomplete = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
         return self._file
 
 
@@ -90,7 +90,7 @@ def entries(path: Path, start: int = 0) -> Iterator[Entry]:
             if not line.endswith(b"\n"):
                 return
             end += len(line)
-            yield Entry(_event(line), end)
+            yield Entry(_parse_event(line), end)
 
 
 def metric_values(event: Event) -> dict[str, float]:
@@ -98,7 +98,7 @@ def metric_values(event: Event) -> dict[str, float]:
     return {name: float(value) for name, value in event["values"].items()}
 
 
-def _event(line: bytes) -> Event | None:
+def _parse_event(line: bytes) -> Event | None:
     try:
         event = json.loads(line)
     except ValueError:
@@ -113,7 +113,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): _json_value(inner) for name, inner in value.items()}
+        return {str(name): _json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_value(inner) for inner in value]
+        return [_json_value(item) for item in value]
     return value

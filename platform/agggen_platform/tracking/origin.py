@@ -50,7 +50,7 @@ def _replace_credentials(text: str, replacement: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting, option or variable of this name has a secret value, as ``storage.secret`` and ``API_KEY``."""
+    """Whether a setting, option or variable of this name has a secret value; for example ``API_KEY``."""
     return bool(_SECRET_NAME.search(name))
 
 
@@ -65,15 +65,15 @@ def masked_command(words: Iterable[str]) -> str:
     """A quoted command line with masked secrets: each X in ``--token X``, ``password=X`` and ``s3://X@host``."""
     masked_words, mask_next = [], False
     for word in words:
-        name, equals, value = word.partition("=")
+        name, separator, value = word.partition("=")
         option = name.lstrip("-")
         if mask_next:
             masked_words.append(_MASK)
-        elif equals and value and is_secret(option):
+        elif separator and value and is_secret(option):
             masked_words.append(f"{name}={_MASK}")
         else:
             masked_words.append(masked(word))
-        mask_next = not mask_next and word.startswith("-") and not equals and is_secret(option)
+        mask_next = not mask_next and word.startswith("-") and not separator and is_secret(option)
     return shlex.join(masked_words)
 
 
@@ -87,7 +87,7 @@ def command_line() -> str:
 def origin() -> dict[str, str]:
     """Tags with user, command, machine, versions and commit, under MLflow's own names where it has them."""
     tags = {
-        "mlflow.user": _user(),
+        "mlflow.user": _user_name(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.name": command_line(),
         "host": socket.gethostname(),
@@ -98,10 +98,10 @@ def origin() -> dict[str, str]:
             tags[f"version.{package}"] = version(package)
         except PackageNotFoundError:
             continue
-    return tags | _commit(Path(__file__).parent)
+    return tags | _commit_tags(Path(__file__).parent)
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may have no name for the user id
@@ -109,19 +109,19 @@ def _user() -> str:
 
 
 @cache
-def _commit(folder: Path) -> dict[str, str]:
+def _commit_tags(folder: Path) -> dict[str, str]:
     """Tags with the commit of the running code; empty if the code is not in a repository."""
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=2)
+            result = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=2)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return done.stdout.strip() if done.returncode == 0 else None
+        return result.stdout.strip() if result.returncode == 0 else None
 
     if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return {}  # not tracked by git: the package is installed inside another repository
     commit = git("rev-parse", "HEAD")
-    changes = git("status", "--porcelain", "--untracked-files=no")
+    changed_files = git("status", "--porcelain", "--untracked-files=no")
     tags = {"mlflow.source.git.commit": commit} if commit else {}
-    return tags if changes is None else tags | {"git.dirty": str(bool(changes)).lower()}
+    return tags if changed_files is None else tags | {"git.dirty": str(bool(changed_files)).lower()}

@@ -34,7 +34,7 @@ class Run:
     experiment: str = "agggen"
     uri: str = ""  # MLflow's address without credentials
     parent: str | None = None
-    began: float = 0.0  # seconds since 1970
+    start_time: float = 0.0  # seconds since 1970
     status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF: the process died before it could log its end
     entries: int = 0
     unsent: int = 0
@@ -54,7 +54,7 @@ def _read_run(folder: Path) -> Run:
         run.entries += 1
         if event is None:
             continue
-        run.began = run.began or event["time"]
+        run.start_time = run.start_time or event["time"]
         match event["event"]:
             case "start":
                 run.experiment, run.uri, run.parent = event["experiment"], event["mlflow"], event.get("parent")
@@ -74,11 +74,12 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
     """The runs called `names` (default: all), sorted by start time; raises ConfigError for an unknown name."""
     logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.FILE_NAME}")}
     if unknown := [name for name in names if name not in logs]:
-        near = get_close_matches(unknown[0], logs, 1)
-        advice = f"did you mean {near[0]}?" if near else "`agggen runs list` shows all"  # a sweep has hundreds of runs
+        advice = "`agggen runs list` shows all"  # there may be hundreds of runs
+        if similar_names := get_close_matches(unknown[0], logs, 1):
+            advice = f"did you mean {similar_names[0]}?"
         raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {advice}")
-    selected = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
-    return sorted(selected, key=lambda run: (run.began, run.name))
+    selected_runs = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
+    return sorted(selected_runs, key=lambda run: (run.start_time, run.name))
 
 
 def sync(
@@ -88,31 +89,31 @@ def sync(
 
     Raises UnsentError if MLflow did not accept all entries of a run within `patience` seconds.
     """
-    sent: dict[str, int] = {}
-    unsent: dict[str, str] = {}
-    unreachable: dict[str, str] = {}
+    n_sent: dict[str, int] = {}
+    unsent_causes: dict[str, str] = {}  # by run
+    unreachable: dict[str, str] = {}  # by address of MLflow
     for run in sorted(runs, key=lambda run: run.parent is not None):  # a child needs its parent's id
         destination = uri or _with_credentials(run.uri)
         if not destination or destination in unreachable:
-            unsent[run.name] = unreachable.get(destination, "its log has no address of MLflow; give --uri")
+            unsent_causes[run.name] = unreachable.get(destination, "its log has no address of MLflow; give --uri")
             continue
         killed_size = run.size if run.status == "CUT OFF" else None
         sender = Sender(run.folder, destination, run.experiment, run.parent, report, killed_size=killed_size)
-        before = sender.unsent()
-        if before == 0 and killed_size is None:
+        n_unsent = sender.unsent()
+        if n_unsent == 0 and killed_size is None:
             continue
         sender.start()
         remaining = sender.close(patience)
-        sent[run.name] = before - remaining
+        n_sent[run.name] = n_unsent - remaining
         if remaining:
-            cause = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
-            unsent[run.name] = f"{remaining} entries: {cause}"
-            if sender.failure and not sender.answered:
+            cause = "another process is sending it" if sender.is_busy else sender.failure or "it did not answer"
+            unsent_causes[run.name] = f"{remaining} entries: {cause}"
+            if sender.failure and not sender.has_answered:
                 unreachable[destination] = cause  # the following runs do not wait for this server again
-    if unsent:
-        which = "; ".join(f"{name} ({cause})" for name, cause in unsent.items())
-        raise UnsentError(f"MLflow lacks entries of {len(unsent)} of {len(runs)} runs: {which}")
-    return sent
+    if unsent_causes:
+        details = "; ".join(f"{name} ({cause})" for name, cause in unsent_causes.items())
+        raise UnsentError(f"MLflow lacks entries of {len(unsent_causes)} of {len(runs)} runs: {details}")
+    return n_sent
 
 
 def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = None) -> str:
@@ -129,10 +130,10 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     compared = [run for run in runs if run.name not in parents]
     if len(compared) < 2:
         raise ConfigError(f"a comparison needs at least two runs, not {len(compared)}")
-    stores = sorted({f"{run.uri} experiment {run.experiment}" for run in compared})
-    if len(stores) > 1:
+    experiments = sorted({f"{run.uri} experiment {run.experiment}" for run in compared})
+    if len(experiments) > 1:
         raise ConfigError(
-            f"MLflow compares runs of one experiment; these are in {' and '.join(stores)}: name runs of one of them"
+            f"MLflow compares runs of one experiment; these are of several ({', '.join(experiments)}): name runs of one"
         )
     if unknown := [run.name for run in compared if run.run_id is None]:
         raise ConfigError(f"MLflow does not have {', '.join(unknown)} yet; to send them: agggen runs sync")

@@ -50,8 +50,8 @@ class Sender:
         self._uri, self._experiment, self._report_to, self._killed_size = uri, experiment, report, killed_size
         self.cursor = self._load()
         self.failure = ""  # error of the last attempt; empty if it succeeded
-        self.answered = False  # whether MLflow has answered at least once
-        self.busy = False  # whether another process sends this run log
+        self.has_answered = False  # whether MLflow has answered at least once
+        self.is_busy = False  # whether another process sends this run log
         self._store: Store | None = None
         self._failures = 0
         self._sent_steps = _SentSteps()
@@ -93,7 +93,7 @@ class Sender:
         while True:
             with locked(self.folder / cursors.LOCK_NAME, wait=False) as acquired:
                 self.cursor = self._load()
-                self.busy = not acquired
+                self.is_busy = not acquired
                 if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
                     yield acquired
                     return
@@ -131,7 +131,7 @@ class Sender:
         """Sends all new entries; raises any error of MLflow. The cursor then points past the last accepted entry."""
         if self._store is None:
             self._store = self._connect()
-            self.answered = True
+            self.has_answered = True
         store = self._store
         while not self._abandoned.is_set() and (batch := self._batch()):
             self._send_batch(store, batch)
@@ -139,10 +139,10 @@ class Sender:
             store.set_parent(run_id)
             self.cursor.parented = True
             self._save()
-        if self._sent_steps.running and self._killed_size == self.path.stat().st_size:
-            ended = "cut off: its process was killed, or its machine went down"
-            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._sent_steps.last_time})
-            self._sent_steps.running = False
+        if self._sent_steps.is_running and self._killed_size == self.path.stat().st_size:
+            description = "cut off: its process was killed, or its machine went down"
+            store.send({"event": "end", "status": "KILLED", "ended": description, "time": self._sent_steps.last_time})
+            self._sent_steps.is_running = False
         self._send_files(store)
 
     def _batch(self) -> list[Entry]:
@@ -182,7 +182,7 @@ class Sender:
                 store.send(event | {"path": str(self.folder / event["path"])})  # may be relative
             except Exception as error:
                 store.check()
-                self._report_failure(error, "no files")  # `check` raised no error, so only the artifact store failed
+                self._report_failure(error, "files")  # `check` raised no error, so only the artifact store failed
                 raise
             self.cursor.files = end
             self._save()
@@ -190,15 +190,15 @@ class Sender:
     def _connect(self) -> Store:
         """Connects to the run in MLflow, and creates it if it does not exist."""
         store = Store(self._uri, self._experiment, self.folder.parent, self._rejected)
-        first = next((entry.event for entry in journal.entries(self.path) if entry.event is not None), None)
-        if first is None:
+        first_event = next((entry.event for entry in journal.entries(self.path) if entry.event is not None), None)
+        if first_event is None:
             raise FileNotFoundError(f"there is no run log at {self.path}")
-        key = sha256(repr(sorted(first.items())).encode()).hexdigest()[:32]
+        key = sha256(repr(sorted(first_event.items())).encode()).hexdigest()[:32]
         if self.cursor.sent > self.path.stat().st_size:  # the log was deleted and started again
             self.cursor = Cursor(self.cursor.to)
         previous_id = self.cursor.run_id
-        run_id, replaced = store.open(previous_id, key, self.folder.name, first)
-        if replaced:
+        run_id, is_replaced = store.open(previous_id, key, self.folder.name, first_event)
+        if is_replaced:
             self._report(f"MLflow ({self.cursor.to}) has no run {previous_id} any more: a new run gets the whole log")
         if run_id != previous_id:
             self.cursor = Cursor(self.cursor.to, run_id)
@@ -228,8 +228,8 @@ class Sender:
     def _masked(self, text: str) -> str:
         """`text` without credentials; the address's password is masked as it is written, and percent-decoded."""
         if password := _PASSWORD.search(self._uri):
-            for form in (password.group(1), unquote(password.group(1))):
-                text = text.replace(form, "***")
+            for password_form in (password.group(1), unquote(password.group(1))):
+                text = text.replace(password_form, "***")
         return masked(text)
 
     def _rejected(self, entry: str) -> None:
@@ -240,10 +240,10 @@ class Sender:
                 f"warning: MLflow refuses {entry.rstrip('.')}; all other entries are sent, {self.path} has all{suffix}"
             )
 
-    def _report_failure(self, error: Exception, accepted: str = "no entries") -> None:
+    def _report_failure(self, error: Exception, refused: str = "entries") -> None:
         if not self.failure:
             self._report(
-                f"warning: MLflow ({without_credentials(self._uri)}) accepts {accepted}: {reason(error)}. The run "
+                f"warning: MLflow ({without_credentials(self._uri)}) accepts no {refused}: {reason(error)}. The run "
                 f"continues; {self.path} has all entries, which are sent when MLflow answers again"
             )
         self.failure = self._masked(reason(error))
@@ -262,38 +262,40 @@ class _SentSteps:
     """
 
     def __init__(self) -> None:
-        self.starts = 0
+        self.n_starts = 0
         self.last_time = 0.0  # of the last event, in seconds since 1970
-        self.running = False  # whether the run has started but not ended
-        self._before: dict[str, int] = {}  # largest step of each metric before the last start
+        self.is_running = False  # whether the run has started but not ended
+        self._largest_before_start: dict[str, int] = {}  # largest step of each metric before the last start
         self._largest: dict[str, int] = {}  # largest step of each metric
-        self._at_zero: dict[str, float] = {}  # last value of each metric at step 0
+        self._values_at_zero: dict[str, float] = {}  # last value of each metric at step 0
 
     def without_repeats(self, event: Event) -> Event:
         """The ``metrics`` event without values that were sent before the last start."""
         step = event["step"]
 
         def is_new(name: str, value: float) -> bool:
-            return step > self._before.get(name, -1) or (step == 0 and self._at_zero.get(name) != value)
+            return step > self._largest_before_start.get(name, -1) or (
+                step == 0 and self._values_at_zero.get(name) != value
+            )
 
         return event | {"values": {name: value for name, value in metric_values(event).items() if is_new(name, value)}}
 
     def with_continuation(self, event: Event) -> Event:
         """Adds to a ``start`` event a tag with the number of earlier starts; returns other events unchanged."""
-        if event["event"] != "start" or not self.starts:
+        if event["event"] != "start" or not self.n_starts:
             return event
-        return event | {"tags": event["tags"] | {"continued": str(self.starts), ENDED_TAG: "not yet"}}
+        return event | {"tags": event["tags"] | {"continued": str(self.n_starts), ENDED_TAG: "not yet"}}
 
     def record(self, event: Event) -> None:
         self.last_time, step = event["time"], event.get("step", 0)
         match event["event"]:
             case "start":
-                self.starts, self.running = self.starts + 1, True
-                self._before = dict(self._largest)
+                self.n_starts, self.is_running = self.n_starts + 1, True
+                self._largest_before_start = dict(self._largest)
             case "metrics":
                 for name, value in metric_values(event).items():
                     self._largest[name] = max(step, self._largest.get(name, step))
                     if step == 0:
-                        self._at_zero[name] = value
+                        self._values_at_zero[name] = value
             case "end":
-                self.running = False
+                self.is_running = False

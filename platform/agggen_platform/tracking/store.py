@@ -111,31 +111,33 @@ class Store:
         runs = self._client.search_runs([self._experiment_id], condition, max_results=1)
         return runs[0].info.run_id if runs else None
 
-    def open(self, run_id: str | None, key: str, run_name: str, first: Event) -> tuple[str, bool]:
+    def open(self, run_id: str | None, key: str, run_name: str, first_event: Event) -> tuple[str, bool]:
         """Finds the MLflow run of a run log, or creates it; returns its id, and whether it replaces a deleted run.
 
         Args:
             run_id: the run to which the log was sent before.
             key: identifies the run log, to find a run whose creation MLflow did not confirm.
-            first: the run log's first event.
+            first_event: the first event of the run log.
         """
         from mlflow.exceptions import MlflowException
 
-        run, replaced = None, False
+        run, is_replaced = None, False
         if run_id is not None:
             try:
                 run = self._client.get_run(run_id)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
-            replaced = run is None or run.info.lifecycle_stage != "active"
-        if run is None or replaced:
+            is_replaced = run is None or run.info.lifecycle_stage != "active"
+        if run is None or is_replaced:
             if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):
                 run = self._client.get_run(existing)
             else:
-                run = self._client.create_run(self._experiment_id, _milliseconds(first), {_LOG_TAG: key}, run_name)
+                run = self._client.create_run(
+                    self._experiment_id, _milliseconds(first_event), {_LOG_TAG: key}, run_name
+                )
         self._run_id, self._params = run.info.run_id, dict(run.data.params)
-        return self._run_id, replaced
+        return self._run_id, is_replaced
 
     def metrics(self, events: Sequence[Event]) -> None:
         from mlflow.entities import Metric
@@ -168,7 +170,7 @@ class Store:
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
     def _send(self, subject: str, call: Callable[[], object]) -> None:
-        """Calls `call`; an error by which MLflow rejects the value is reported, and any other is raised."""
+        """Calls `call`; reports an error if it means that MLflow rejects the value, and raises any other error."""
         try:
             call()
         except Exception as error:
@@ -204,11 +206,11 @@ class Store:
         from mlflow.entities import Param
 
         texts = {mlflow_key(name): _shortened(str(value), PARAM_CHARACTERS) for name, value in values.items()}
-        new = {key: text for key, text in texts.items() if key not in self._params}
-        self._log("params", [Param(key, text) for key, text in new.items()], _PARAMS_PER_BATCH)
-        self._params |= new
-        if changed := [key for key, text in texts.items() if self._params[key] != text]:
-            self._rejected(f"new values of parameters, since it keeps the first: {', '.join(changed)}")
+        new_params = {key: text for key, text in texts.items() if key not in self._params}
+        self._log("params", [Param(key, text) for key, text in new_params.items()], _PARAMS_PER_BATCH)
+        self._params |= new_params
+        if changed_params := [key for key, text in texts.items() if self._params[key] != text]:
+            self._rejected(f"new values of parameters, since it keeps the first: {', '.join(changed_params)}")
 
     def _log_dataset(self, event: Event) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag

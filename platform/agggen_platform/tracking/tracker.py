@@ -91,12 +91,12 @@ class Tracker:
         self.experiment, self.run_name, self.parent = experiment, run_name, parent
         self._tags = dict(tags or {})
         self._report, self._patience = report, patience
-        self._warned = False
+        self._has_warned = False
         self._journal = Journal(self.path)
         self._sender: Sender | None = None
-        self._mlflow = is_installed("mlflow")
-        self._system = SystemMetrics(system_seconds if self._mlflow else 0.0, self.log_system)
-        self._began = time.time()
+        self._has_mlflow = is_installed("mlflow")
+        self._system = SystemMetrics(system_seconds if self._has_mlflow else 0.0, self.log_system)
+        self._start_time = time.time()
 
     @property
     def path(self) -> Path:
@@ -111,14 +111,14 @@ class Tracker:
     def __enter__(self) -> Self:
         start = {"experiment": self.experiment, "run": self.run_name, "mlflow": without_credentials(self.uri)}
         parent = {"parent": self.parent} if self.parent else {}
-        if not self._mlflow and not self.path.exists():
+        if not self._has_mlflow and not self.path.exists():
             self._report(
                 f"MLflow is not installed, so {self.path} is the only log of this run; to send it to MLflow: pip "
                 f"install 'agggen[ray]' && agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))}"
             )
-        if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}) and self._mlflow:
-            self._began = next(
-                (entry.event["time"] for entry in journal.entries(self.path) if entry.event), self._began
+        if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}) and self._has_mlflow:
+            self._start_time = next(
+                (entry.event["time"] for entry in journal.entries(self.path) if entry.event), self._start_time
             )
             self._sender = Sender(self.path.parent, self.uri, self.experiment, self.parent, self._report)
             self._sender.start()
@@ -133,10 +133,10 @@ class Tracker:
         self._journal.close()
         if self._sender and (unsent := self._sender.close(self._patience)):
             timeout = f"it did not answer within {self._patience:g} s"
-            why = "another process is sending this run" if self._sender.busy else self._sender.failure or timeout
+            cause = "another process is sending this run" if self._sender.is_busy else self._sender.failure or timeout
             self._report(
                 f"warning: {unsent} entries of run {self.run_name} are not in MLflow "
-                f"({without_credentials(self.uri)}) yet: {why}. All are in {self.path}; to send them: "
+                f"({without_credentials(self.uri)}) yet: {cause}. All are in {self.path}; to send them: "
                 f"agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))}"
             )
 
@@ -206,7 +206,7 @@ class Tracker:
 
     def ui_command(self) -> str:
         """MLflow's address without credentials, or a command that starts a local one; empty if it is not installed."""
-        if not self._mlflow:
+        if not self._has_mlflow:
             return ""
         uri = without_credentials(self.uri)
         if uri.startswith(("http://", "https://")):
@@ -216,7 +216,7 @@ class Tracker:
 
     def log_system(self, metrics: Mapping[str, float]) -> None:
         """Logs system metrics; their step is the time since the first start of the run, in seconds."""
-        self.log_metrics(metrics, step=round(time.time() - self._began))
+        self.log_metrics(metrics, step=round(time.time() - self._start_time))
 
     def _record(self, kind: str, fields: Mapping[str, Any]) -> bool:
         """Writes an event; returns whether that succeeded."""
@@ -227,10 +227,10 @@ class Tracker:
             return False
         return True
 
-    def _warn(self, why: str) -> None:
-        if not self._warned:
-            self._warned = True
-            self._report(masked(f"warning: the run log is incomplete: {why}. The run continues; see {self.path}"))
+    def _warn(self, problem: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            self._report(masked(f"warning: the run log is incomplete: {problem}. The run continues; see {self.path}"))
 
 
 def _final_status(error: BaseException | None) -> tuple[str, str]:

@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from agggen.bundle import Bundle
 
 COLUMNS = ("last", "relation", "next", "probability")
+_LIMIT = 5  # rows for each predicate and relation
 
 
-def transitions_table(bundle: Bundle, limit: int = 5) -> str:
-    """CSV of the most probable predicates after each predicate: at most `limit` in the same and in the next fact.
+def transitions_table(bundle: Bundle) -> str:
+    """CSV of the most probable predicates after each predicate: at most `_LIMIT` in the same and in the next fact.
 
     The column `last` has the predicate before; it is empty at the beginning of a text or fact. Probabilities are for a
     record that has every predicate of the model once.
@@ -31,7 +32,7 @@ def transitions_table(bundle: Bundle, limit: int = 5) -> str:
             logits = (last[1:] @ following[1:].T).float().cpu()  # (K + 1, K) for K predicates; last row: the beginning
         if len(names) > 1:
             logits[:-1].fill_diagonal_(-torch.inf)
-        best = logits.roll(1, 0).softmax(-1).topk(min(limit, len(names)))
+        best = logits.roll(1, 0).softmax(-1).topk(min(_LIMIT, len(names)))
         for name, values, indices in zip(["", *names], best.values.tolist(), best.indices.tolist(), strict=True):
             table.writerows(
                 (name, relation, names[index], f"{value:.4f}")

@@ -31,8 +31,9 @@ class WorkerMessage:
 
     kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
-    """By kind. event: the `TrainingEvent`; attempt (one starts): None; workers (they start): their number; failure: the
-    reason; checkpoint: the Unix time of its verification; remark: a message for the user; system: metrics by name."""
+    """By kind. event: the `TrainingEvent`; attempt, when one starts: None; workers, when they start: their number;
+    failure: the reason; checkpoint: the Unix time of its verification; remark: a message for the user; system: metrics
+    by name."""
 
 
 class RunCoordinator:
@@ -40,7 +41,7 @@ class RunCoordinator:
 
     def __init__(self) -> None:
         self._messages: list[WorkerMessage] = []
-        self._attempts = 0
+        self._n_attempts = 0
         self._stop = False
         self._result: tuple[str, str] | None = None
         self._heartbeat = time.monotonic()
@@ -48,7 +49,7 @@ class RunCoordinator:
     def send(self, message: WorkerMessage) -> None:
         """Called by a worker: adds a message."""
         self._messages.append(message)
-        self._attempts += message.kind == "attempt"
+        self._n_attempts += message.kind == "attempt"
         if message.kind == "workers":
             self._heartbeat = time.monotonic()
 
@@ -61,7 +62,7 @@ class RunCoordinator:
         """Called by worker 0: training has ended, and a retry would end in the same way."""
         self._result = (kind, message)
 
-    def take(self) -> tuple[list[WorkerMessage], float]:
+    def take_messages(self) -> tuple[list[WorkerMessage], float]:
         """Called by the job: returns the new messages, and the seconds since the last heartbeat."""
         messages, self._messages = self._messages, []
         return messages, time.monotonic() - self._heartbeat
@@ -72,7 +73,7 @@ class RunCoordinator:
 
     def state(self) -> tuple[bool, int]:
         """Returns whether no further attempt should start, and the number of attempts so far."""
-        return self._stop or self._result is not None, self._attempts
+        return self._stop or self._result is not None, self._n_attempts
 
     def result(self) -> tuple[str, str] | None:
         """Returns the arguments of `end`; None if it was not called."""
@@ -92,40 +93,40 @@ class WorkerMonitor:
         log_system: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
         """`newest_checkpoint` returns an object that identifies the newest checkpoint, or raises StorageError."""
-        self._workers, self._newest, self._send = workers, newest_checkpoint, send
+        self._workers, self._newest_checkpoint, self._send = workers, newest_checkpoint, send
         self._meter, self._report, self._log_system = meter, report, log_system
-        self._attempts = self._starts = self._running = 0
-        self._checkpoint: object = None
-        self._waiting = self._failed = False
-        self.alive = False  # whether worker 0 has sent a heartbeat in the last `_DEAD_SECONDS`
+        self._n_attempts = self._n_starts = self._n_running = 0
+        self._last_checkpoint: object = None
+        self._is_waiting = self._has_failed = False
+        self.is_alive = False  # whether worker 0 has sent a heartbeat in the last `_DEAD_SECONDS`
         self.attempts_without_progress = 0  # consecutive attempts that began at the same checkpoint as the one before
         self.failure = ""  # reason of the last failed attempt
 
     def handle(self, messages: Sequence[WorkerMessage], heartbeat_age: float) -> None:
-        """Handles the result of `RunCoordinator.take`."""
+        """Handles the result of `RunCoordinator.take_messages`."""
         for message in messages:
             self._handle(message.kind, message.content)
-        self.alive = self._starts > 0 and heartbeat_age <= _DEAD_SECONDS
-        self._meter.workers(self._running if self.alive else 0)
-        waiting = heartbeat_age > _WAITING_SECONDS
-        if waiting and not self._waiting:
+        self.is_alive = self._n_starts > 0 and heartbeat_age <= _DEAD_SECONDS
+        self._meter.workers(self._n_running if self.is_alive else 0)
+        is_waiting = heartbeat_age > _WAITING_SECONDS
+        if is_waiting and not self._is_waiting:
             self._report(f"still waiting for {self._workers} workers: the cluster is busy, or has to grow")
-        self._waiting = waiting
+        self._is_waiting = is_waiting
 
     def _handle(self, kind: str, content: Any) -> None:
         match kind:
             case "event":
                 self._send(content)
             case "attempt":
-                self._attempt()
+                self._handle_attempt()
             case "workers":
-                restart = f" again (restart {self._starts})" if self._starts else ""
+                restart = f" again (restart {self._n_starts})" if self._n_starts else ""
                 self._report(f"{content} of {self._workers} workers train{restart}")
-                if self._starts:
+                if self._n_starts:
                     self._meter.restarted()
-                self._starts, self._running = self._starts + 1, content
-            case "failure" if not self._failed:  # later failures often follow from the first
-                self.failure, self._failed = content, True
+                self._n_starts, self._n_running = self._n_starts + 1, content
+            case "failure" if not self._has_failed:  # later failures often follow from the first
+                self.failure, self._has_failed = content, True
             case "checkpoint":
                 self._meter.checkpoint(content)
             case "remark":
@@ -133,14 +134,14 @@ class WorkerMonitor:
             case "system":
                 self._log_system(content)
 
-    def _attempt(self) -> None:
+    def _handle_attempt(self) -> None:
         try:
-            checkpoint = self._newest()
+            checkpoint = self._newest_checkpoint()
         except StorageError:
-            checkpoint = self._checkpoint
-        repeats = self._attempts > 0 and checkpoint == self._checkpoint
-        self.attempts_without_progress = self.attempts_without_progress + 1 if repeats else 0
-        self._attempts, self._checkpoint, self._failed = self._attempts + 1, checkpoint, False
+            checkpoint = self._last_checkpoint
+        no_progress = self._n_attempts > 0 and checkpoint == self._last_checkpoint
+        self.attempts_without_progress = self.attempts_without_progress + 1 if no_progress else 0
+        self._n_attempts, self._last_checkpoint, self._has_failed = self._n_attempts + 1, checkpoint, False
 
 
 # --- in the job -----------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ class EventSink:
     ) -> None:
         self._tracker, self._meter, self._show = tracker, meter, show
         self._on_evaluation, self._stop = on_evaluation, stop
-        self._ended: dict[str, int] = {}  # number of updates by stage that has ended
+        self._final_steps: dict[str, int] = {}  # number of updates of each stage that has ended
 
     def send(self, event: TrainingEvent) -> None:
         """Logs and shows an event; requests a stop of training if `on_evaluation` returns True."""
@@ -169,10 +170,10 @@ class EventSink:
             self._tracker.log_metrics(values, step=event.step)
         if event.kind == "evaluation":  # one metric for both stages, so that one curve shows the whole run
             # After a restart, a stage may end a second time.
-            step = event.step + sum(steps for stage, steps in self._ended.items() if stage != event.stage)
+            step = event.step + sum(steps for stage, steps in self._final_steps.items() if stage != event.stage)
             self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
         if event.kind == "end":
-            self._ended[event.stage] = event.step
+            self._final_steps[event.stage] = event.step
         if event.samples:
             self._tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
         self._show(event)

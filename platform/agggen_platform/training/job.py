@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +135,11 @@ def train_job(
         run.check(data)
         if run.has_own_store:
             stack.enter_context(log_backup(run.runs_folder, run.folder, _STORE_NAMES, run_claim, report))
-        if finished := run.finished():
+        if finished_run := run.finished_run():
             if run.is_log_unfinished():
                 with run.tracker:
-                    run.log_end(finished.bundle, finished.path, finished.address, data)
-            return finished
+                    run.log_end(finished_run.bundle, finished_run.path, finished_run.address, data)
+            return finished_run
         if config.cluster.workers:
             from agggen_platform.training.on_ray import cluster_for_workers, train_on_workers
 
@@ -147,10 +147,10 @@ def train_job(
         prepared, prepared_path = load_or_prepare(run.folder, config, data)
         run_claim()
         run.begin(data, prepared, report)
-        begin = time.monotonic()
+        start_time = time.monotonic()
         stop = stop or StopRequest()
 
-        def stopped() -> bool:
+        def should_stop() -> bool:
             run_claim.raise_if_lost()
             return stop()
 
@@ -162,16 +162,22 @@ def train_job(
             checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, report, run_claim)
             try:
                 if config.cluster.workers:
-                    silent = CheckpointStore(checkpoints.folder, report=lambda _: None)
-                    newest, workers = lambda: [*map(silent.latest, _STAGES)], config.cluster.workers
-                    monitor = WorkerMonitor(workers, newest, sink.send, meter, report, tracker.log_system)
-                    train_on_workers(config, run.folder, prepared_path, samples, run_claim, monitor, stopped)
+                    silent_store = CheckpointStore(checkpoints.folder, report=lambda _: None)
+                    monitor = WorkerMonitor(
+                        config.cluster.workers,
+                        lambda: [silent_store.latest(stage) for stage in _STAGES],
+                        sink.send,
+                        meter,
+                        report,
+                        tracker.log_system,
+                    )
+                    train_on_workers(config, run.folder, prepared_path, samples, run_claim, monitor, should_stop)
                     model, metrics = _from_checkpoints(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
                     with StoreKeeper(checkpoints, SINGLE_WORKER, lambda: meter.checkpoint(time.time())) as keeper:
                         seconds = config.storage.checkpoint_seconds
-                        model, metrics = fit(config, prepared, keeper, [reporter], SINGLE_WORKER, stopped, seconds)
+                        model, metrics = fit(config, prepared, keeper, [reporter], SINGLE_WORKER, should_stop, seconds)
             except StoppedEarlyError:
                 raise
             except StoppedError as error:
@@ -180,7 +186,7 @@ def train_job(
             run_claim()
             bundle = bundle_of(run_config_of(config), prepared, model, metrics, data.sources)
             path, address = run.publish(bundle, run_claim)
-            seconds = time.monotonic() - begin
+            seconds = time.monotonic() - start_time
             tracker.log_metrics({"train_seconds": seconds})
             run.log_end(bundle, path, address, data)
     return TrainedRun(bundle, path, True, seconds, name, address, run.tracker.ui_command())
@@ -215,7 +221,7 @@ class _Run:
         self.has_own_store = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
 
     def clear(self) -> None:
-        """Removes the run's files except claims and, if STORE is not RUNS, what jobs with STORE = RUNS wrote."""
+        """Removes the run's files, but no claims, and if STORE is not RUNS, no files of jobs with STORE = RUNS."""
         runs = Folder(str(self.runs_folder))
         files = [(runs, name) for name in runs.names()]
         if self.has_own_store:
@@ -260,23 +266,24 @@ class _Run:
         """Logs the bundle, its metrics, a table of transition probabilities, and a table of texts."""
         tracker, config = self.tracker, self.config
         tracker.log_artifact(path)
-        dev = f"{config.corpus.name}/{config.corpus.dev}"
+        dev_split = f"{config.corpus.name}/{config.corpus.dev}"
         params = flatten(run_config_of(config))
-        tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev, data.fingerprints[dev])
+        tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev_split, data.fingerprints[dev_split])
         self.tracker.log_text(transitions_table(bundle), "transitions.csv")
         records = data.samples(_TABLE_TEXTS if config.tracking.samples else 0)
         stage: Stage = "joint" if config.training.joint.epochs else "baseline"
-        generated = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
-        tracker.log_texts((record, item.plan, item.text) for record, item in zip(records, generated, strict=True))
+        generations = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
+        rows = zip(records, generations, strict=True)
+        tracker.log_texts((record, generation.plan, generation.text) for record, generation in rows)
         tracker.set_tags({"bundle": address})
 
     def is_log_unfinished(self) -> bool:
         """Whether the run log lacks its end, because the job was killed after it had published the bundle."""
         events = [event for event, _ in entries(self.tracker.path) if event is not None]
-        bundles = [index for index, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
-        return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
+        since_bundle = dropwhile(lambda event: event["event"] != "tags" or "bundle" not in event["values"], events)
+        return bool(events) and not any(event["event"] == "end" for event in since_bundle)
 
-    def finished(self) -> TrainedRun | None:
+    def finished_run(self) -> TrainedRun | None:
         """The result of an earlier call if it finished the run; raises BundleError if the bundle was changed."""
         if self.folder.read(f"{_BUNDLE}/{MANIFEST}") is None:
             return None
@@ -288,14 +295,14 @@ class _Run:
         """Saves the bundle; returns its path on this machine, and its address for other machines."""
         if self.folder.local is not None:
             path = self.folder.local / _BUNDLE
-            if path.exists():  # `clear` left empty folders; a bundle would have ended the job (`finished`)
+            if path.exists():  # `clear` left empty folders; a bundle would have ended the job (`finished_run`)
                 shutil.rmtree(path)
             save_bundle(path, bundle)
             return path, str(path)
-        staged = self.runs_folder / ".upload"
-        if staged.exists():  # left by a killed job
-            shutil.rmtree(staged)
-        save_bundle(staged, bundle)
-        address = put_bundle(staged, self.folder.at(_BUNDLE), check_claim)
-        shutil.rmtree(staged)
+        staging_folder = self.runs_folder / ".upload"
+        if staging_folder.exists():  # left by a killed job
+            shutil.rmtree(staging_folder)
+        save_bundle(staging_folder, bundle)
+        address = put_bundle(staging_folder, self.folder.at(_BUNDLE), check_claim)
+        shutil.rmtree(staging_folder)
         return get_bundle(address), address

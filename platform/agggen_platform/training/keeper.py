@@ -27,14 +27,14 @@ _PREFIX = "agggen-checkpoints-"
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """Yields a temporary folder; also removes those that killed processes left."""
-    top = Path(tempfile.gettempdir())
-    for stale in top.glob(f"{_PREFIX}*"):
-        with suppress(OSError), _locked(stale):  # OSError: locked, already removed, or another user's
-            shutil.rmtree(stale)
-    folder = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=top))
+    """Yields a temporary folder; also removes folders that killed processes left."""
+    parent = Path(tempfile.gettempdir())
+    for old_folder in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError), _locked(old_folder):  # OSError: locked, already removed, or another user's
+            shutil.rmtree(old_folder)
+    folder = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
     with _locked(folder):
-        path = folder.rename(top / folder.name.removeprefix("."))  # `glob` does not match it before it is locked
+        path = folder.rename(parent / folder.name.removeprefix("."))  # `glob` does not match it before it is locked
         try:
             yield path
         finally:
@@ -63,8 +63,8 @@ class StoreKeeper:
         """`on_saved`: called by the thread after each verified checkpoint."""
         self.store, self.group, self._on_saved = store, group, on_saved
         self._pending: dict[str, Snapshot] = {}  # by stage
-        self._changed = threading.Condition()
-        self._ending = False
+        self._condition = threading.Condition()
+        self._is_ending = False
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._store_pending, name="checkpoints", daemon=True)
 
@@ -78,9 +78,9 @@ class StoreKeeper:
         """Waits for the last checkpoint; raises StorageError if it could not be stored."""
         if kind is not None and not issubclass(kind, Exception):
             return  # after Ctrl-C, do not wait for uploads
-        with self._changed:
-            self._ending = True
-            self._changed.notify()
+        with self._condition:
+            self._is_ending = True
+            self._condition.notify()
         self._thread.join()
         self._stack.close()
         self._raise_error()
@@ -93,11 +93,11 @@ class StoreKeeper:
             StorageError: the store cannot be read.
         """
         path = self._folder / "restored.safetensors"
-        saved = self.group.broadcast(self.store.restore(trainer.stage, path) if self.group.rank == 0 else None)
-        if saved is None:
+        checkpoint = self.group.broadcast(self.store.restore(trainer.stage, path) if self.group.rank == 0 else None)
+        if checkpoint is None:
             return False
         if self.group.rank:
-            self.store.fetch(saved, path)
+            self.store.fetch(checkpoint, path)
         load_checkpoint(path, trainer)
         path.unlink()
         return True
@@ -106,9 +106,9 @@ class StoreKeeper:
         """Queues a copy of the trainer's state; raises StorageError if an earlier checkpoint could not be stored."""
         self._raise_error()
         snapshot = Snapshot.of(trainer)
-        with self._changed:
+        with self._condition:
             self._pending[snapshot.stage] = snapshot
-            self._changed.notify()
+            self._condition.notify()
 
     def _raise_error(self) -> None:
         if self._error is not None:
@@ -127,8 +127,8 @@ class StoreKeeper:
 
     def _next_snapshot(self) -> Snapshot | None:
         """Waits for a snapshot to store; returns None when the block ends."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._pending or self._ending)
+        with self._condition:
+            self._condition.wait_for(lambda: self._pending or self._is_ending)
             return self._pending.pop(next(iter(self._pending))) if self._pending else None
 
 
@@ -142,15 +142,15 @@ def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[di
         path = folder / "trained.safetensors"
         progress = Progress()
         weights: dict[str, Tensor] = {}
-        if saved := store.restore(stage, path):
+        if checkpoint := store.restore(stage, path):
             with safe_open(path, framework="pt") as file:
                 progress = Progress(**json.loads(file.metadata()["agggen"])["progress"])
-                best = [name for name in file.keys() if name.startswith("best.")]  # noqa: SIM118 (not a dict)
-                weights = {name.removeprefix("best."): file.get_tensor(name) for name in best}
+                best_names = [name for name in file.keys() if name.startswith("best.")]  # noqa: SIM118 (not a dict)
+                weights = {name.removeprefix("best."): file.get_tensor(name) for name in best_names}
         if not (progress.done or progress.epoch >= epochs):
-            reached = f"is of update {saved.step}" if saved else "is missing"
+            problem = f"is of update {checkpoint.step}" if checkpoint else "is missing"
             raise StorageError(
-                f"the workers finished {stage}, but its newest complete checkpoint in {store.folder} {reached}; the "
+                f"the workers finished {stage}, but its newest complete checkpoint in {store.folder} {problem}; the "
                 "same command resumes the run"
             )
     return weights, progress

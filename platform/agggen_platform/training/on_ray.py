@@ -33,13 +33,13 @@ from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_ROOM_SECONDS = 5  # Ray Train's timeout for resources; it cannot be stopped while it waits for them
+_RESOURCE_SECONDS = 5  # Ray Train's timeout for resources; it cannot be stopped while it waits for them
 _END_SECONDS = 40.0  # timeout for the end of Ray Train after a request to stop
-_MAX_FRUITLESS_RESTARTS = 10  # consecutive restarts without a newer checkpoint; for max_failures=-1
+_MAX_RESTARTS_WITHOUT_PROGRESS = 10  # consecutive restarts without a newer checkpoint; for max_failures=-1
 _COLLECTIVE_SECONDS = 300  # timeout of collectives: workers wait while one downloads a checkpoint or writes samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is detected; default 2
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_ROOM_SECONDS),
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_RESOURCE_SECONDS),
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
 }
@@ -58,19 +58,20 @@ def cluster_for_workers(config: JobConfig) -> Iterator[None]:
         raise ConfigError(f"training.device={config.training.device} needs cluster.gpus_per_worker above 0")
     with connected(settings.address) as cluster:
         if not settings.autoscaling:
-            _check_room(config, cluster)
+            _check_workers_fit(config, cluster)
         yield
 
 
-def _check_room(config: JobConfig, cluster: Cluster) -> None:
+def _check_workers_fit(config: JobConfig, cluster: Cluster) -> None:
     settings = config.cluster
-    minimum, room = settings.min_workers or settings.workers, workers_that_fit(settings.resources_per_worker, nodes())
-    if room < minimum:
-        needs = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
+    minimum = settings.min_workers or settings.workers
+    n_fitting = workers_that_fit(settings.resources_per_worker, nodes())
+    if n_fitting < minimum:
+        resources = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
         raise ClusterError(
-            f"{minimum} workers of {needs} each do not fit: the cluster has {cluster.cpus:g} CPUs and {cluster.gpus:g} "
-            f"GPUs, room for {room}. Change cluster.workers, cluster.cpus_per_worker or cluster.gpus_per_worker, or "
-            "set cluster.autoscaling=true if the cluster autoscales"
+            f"{minimum} workers of {resources} each do not fit: the cluster has {cluster.cpus:g} CPUs and "
+            f"{cluster.gpus:g} GPUs, enough for {n_fitting}. Change cluster.workers, cluster.cpus_per_worker or "
+            "cluster.gpus_per_worker, or set cluster.autoscaling=true if the cluster autoscales"
         )
 
 
@@ -114,34 +115,34 @@ def train_on_workers(
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     # On the node of the job, so that the loss of another node does not end training.
-    this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
+    job_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    coordinator = ray.remote(num_cpus=0, scheduling_strategy=job_node)(RunCoordinator).remote()
     task = _Task(config, folder, prepared, samples, claim, coordinator)
     environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
     options = {"num_cpus": 0, "max_retries": 0, "max_calls": 1, "runtime_env": {"env_vars": environment}}
-    running = ray.remote(**options, scheduling_strategy=this_node)(_fit_on_workers).remote(task)
-    stopping = ended = False
+    ray_task = ray.remote(**options, scheduling_strategy=job_node)(_fit_on_workers).remote(task)
+    is_stopping = has_ended = False
     try:
-        while not ended:
-            ended = bool(ray.wait([running], timeout=_POLL_SECONDS)[0])
-            monitor.handle(*ray.get(coordinator.take.remote()))
+        while not has_ended:
+            has_ended = bool(ray.wait([ray_task], timeout=_POLL_SECONDS)[0])
+            monitor.handle(*ray.get(coordinator.take_messages.remote()))
             _check_progress(config, monitor)
-            if not stopping and stop():
-                stopping = True
+            if not is_stopping and stop():
+                is_stopping = True
                 ray.get(coordinator.stop.remote())
-            if stopping and not monitor.alive and not ended:
+            if is_stopping and not monitor.is_alive and not has_ended:
                 raise StoppedError("training was stopped while no workers ran; the same call resumes it")
-        error = ray.get(running)
+        error = ray.get(ray_task)
         result = ray.get(coordinator.result.remote())
-    except RayError as lost:
-        raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call resumes training") from lost
+    except RayError as cause:
+        raise ClusterError(f"the Ray cluster was lost: {_last_line(cause)}; the same call resumes training") from cause
     except KeyboardInterrupt:  # a second Ctrl-C kills Ray Train immediately
-        ray.cancel(running, force=True)
-        ended = True
+        ray.cancel(ray_task, force=True)
+        has_ended = True
         raise
     finally:
-        if not ended:
-            _end(running, coordinator)
+        if not has_ended:
+            _end_ray_train(ray_task, coordinator)
         ray.kill(coordinator)
     if result is not None:
         kind, message = result
@@ -152,7 +153,7 @@ def train_on_workers(
 
 def _check_progress(config: JobConfig, monitor: WorkerMonitor) -> None:
     attempts = monitor.attempts_without_progress
-    if config.cluster.max_failures == -1 and attempts >= _MAX_FRUITLESS_RESTARTS:
+    if config.cluster.max_failures == -1 and attempts >= _MAX_RESTARTS_WITHOUT_PROGRESS:
         raise TrainingError(
             f"workers were restarted {attempts} times in a row without a newer checkpoint"
             f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command resumes "
@@ -160,15 +161,15 @@ def _check_progress(config: JobConfig, monitor: WorkerMonitor) -> None:
         )
 
 
-def _end(running: Any, coordinator: Any) -> None:
+def _end_ray_train(ray_task: Any, coordinator: Any) -> None:
     """Requests the end of Ray Train, which then releases all resources; kills it after `_END_SECONDS`."""
     import ray
     from ray.exceptions import RayError
 
     with suppress(RayError):  # the cluster has ended
         ray.get(coordinator.stop.remote())
-        if not ray.wait([running], timeout=_END_SECONDS)[0]:
-            ray.cancel(running, force=True)
+        if not ray.wait([ray_task], timeout=_END_SECONDS)[0]:
+            ray.cancel(ray_task, force=True)
 
 
 def _last_line(error: BaseException) -> str:
@@ -182,7 +183,7 @@ def _last_line(error: BaseException) -> str:
 def _fit_on_workers(task: _Task) -> AggGenError | None:
     """Runs Ray Train until training ends or should stop; returns the error, or None.
 
-    Ray Train cannot be stopped while it waits for resources. Therefore it fails after `_ROOM_SECONDS`, which also
+    Ray Train cannot be stopped while it waits for resources. Therefore it fails after `_RESOURCE_SECONDS`, which also
     cancels its resource requests, and is started again unless the job should stop.
     """
     import ray
@@ -222,21 +223,22 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
     from ray.train.torch import TorchConfig, TorchTrainer
 
     settings = task.config.cluster
-    elastic = 0 < settings.min_workers < settings.workers
-    failures_left = settings.max_failures if settings.max_failures == -1 else max(settings.max_failures - failures, 0)
+    is_elastic = 0 < settings.min_workers < settings.workers
+    limit = settings.max_failures  # -1: none
+    remaining_failures = limit if limit == -1 else max(limit - failures, 0)
     return TorchTrainer(
         _train_loop,
         train_loop_config={"task": task},
         torch_config=TorchConfig(backend="nccl" if settings.gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS),
         scaling_config=ScalingConfig(
-            num_workers=(settings.min_workers, settings.workers) if elastic else settings.workers,
+            num_workers=(settings.min_workers, settings.workers) if is_elastic else settings.workers,
             use_gpu=settings.gpus_per_worker > 0,
             resources_per_worker=settings.resources_per_worker,
         ),
         run_config=RunConfig(
             name="run",
             storage_path=scratch,
-            failure_config=FailureConfig(max_failures=failures_left, controller_failure_limit=0),
+            failure_config=FailureConfig(max_failures=remaining_failures, controller_failure_limit=0),
         ),
     )
 
@@ -307,9 +309,12 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
     """Logs memory and utilisation of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
     def send(metrics: Mapping[str, float]) -> None:
-        gpus = {name.removeprefix("system/"): value for name, value in metrics.items() if "/gpu_" in name}
-        named = {f"system/worker-{rank}/{name}": value for name, value in gpus.items()}
-        _send(task, WorkerMessage("system", named))
+        gpu_metrics = {
+            f"system/worker-{rank}/{name.removeprefix('system/')}": value
+            for name, value in metrics.items()
+            if "/gpu_" in name
+        }
+        _send(task, WorkerMessage("system", gpu_metrics))
 
     gpus = task.config.cluster.gpus_per_worker
     system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, send)
@@ -325,10 +330,10 @@ def _heartbeat(coordinator: Any, is_worker_0: bool) -> Iterator[Callable[[], boo
     """Sends heartbeats of worker 0 on a thread; yields a function that returns whether training should stop."""
     import ray
 
-    stop, ended = threading.Event(), threading.Event()
+    stop, end = threading.Event(), threading.Event()
 
     def send_heartbeats() -> None:
-        while not ended.wait(_POLL_SECONDS):
+        while not end.wait(_POLL_SECONDS):
             if ray.get(coordinator.heartbeat.remote()):
                 stop.set()
 
@@ -337,4 +342,4 @@ def _heartbeat(coordinator: Any, is_worker_0: bool) -> Iterator[Callable[[], boo
     try:
         yield stop.is_set
     finally:
-        ended.set()
+        end.set()

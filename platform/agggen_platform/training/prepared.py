@@ -40,11 +40,11 @@ _START = "start.safetensors"
 
 def load_or_prepare(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
     """The examples of `data`, and their path in `folder`; prepares and writes them if they do not exist."""
-    path = f"prepared/{_key(config, data)}"
+    path = f"prepared/{_examples_key(config, data)}"
     if folder.read(f"{path}/{_ENCODER}") is not None:
         return read_prepared(folder, path), path
     prepared = prepare(config, data.train, data.dev, config.max_reject_share, data.start.bundle if data.start else None)
-    _write(folder, path, prepared)
+    _write_prepared(folder, path, prepared)
     return prepared, path
 
 
@@ -67,20 +67,22 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
     )
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
 
-        def get(key: str, name: str) -> Path:
+        def download(key: str, name: str) -> Path:
             path = Path(scratch) / name
             verified.get(folder, f"{prefix}/{name}", path, **metadata["files"][key])
             return path
 
         names = {split: f"{split}.parquet" for split in ("train", "dev")}
-        examples = {key: _read_examples(get(key, name), folder.at(f"{prefix}/{name}")) for key, name in names.items()}
-        start = load_file(get(_START, _START)) if _START in metadata["files"] else {}
+        examples = {
+            split: _read_examples(download(split, name), folder.at(f"{prefix}/{name}")) for split, name in names.items()
+        }
+        start = load_file(download(_START, _START)) if _START in metadata["files"] else {}
     rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in metadata["rejects"].items()}
     lexicon = Lexicon.of(metadata["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
     return Prepared(encoder, examples["train"], examples["dev"], metadata["segmenter"], rejects, lexicon, start)
 
 
-def _key(config: RunConfig, data: Data) -> str:
+def _examples_key(config: RunConfig, data: Data) -> str:
     identity = {
         "format": FORMAT,
         "data": data.fingerprints,
@@ -95,7 +97,7 @@ def _key(config: RunConfig, data: Data) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _write(folder: Folder, prefix: str, prepared: Prepared) -> None:
+def _write_prepared(folder: Folder, prefix: str, prepared: Prepared) -> None:
     files = {}
 
     def add_file(key: str, name: str, write: Callable[[Path], None]) -> None:
@@ -124,9 +126,9 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    numbers = pa.list_(pa.int32())
-    types = {"id": pa.string(), "facts": pa.list_(numbers), "max_size": pa.int32()}
-    schema = pa.schema([(field.name, types.get(field.name, numbers)) for field in fields(Example)])
+    integers = pa.list_(pa.int32())
+    types = {"id": pa.string(), "facts": pa.list_(integers), "max_size": pa.int32()}
+    schema = pa.schema([(field.name, types.get(field.name, integers)) for field in fields(Example)])
     columns = {name: [getattr(example, name) for example in examples] for name in schema.names}
     pq.write_table(pa.table(columns, schema), path, compression="zstd")
 
@@ -159,7 +161,7 @@ class StoredExamples(Sequence[Example]):
         if isinstance(index, slice):
             return [self[i] for i in range(self._size)[index]]
         row = range(self._size)[index]
-        return Example(**{name: _value(column, row) for name, column in self._columns.items()})
+        return Example(**{name: _read_value(column, row) for name, column in self._columns.items()})
 
 
 def _to_numpy(array: Any) -> Any:
@@ -171,11 +173,11 @@ def _to_numpy(array: Any) -> Any:
     return array.to_numpy(zero_copy_only=False)
 
 
-def _value(column: Any, row: int) -> Any:
+def _read_value(column: Any, row: int) -> Any:
     if not isinstance(column, tuple):
         return column[row : row + 1].tolist()[0]
     offsets, values = column
     start, end = offsets[row : row + 2].tolist()
     if isinstance(values, tuple):
-        return tuple(_value(values, inner) for inner in range(start, end))
+        return tuple(_read_value(values, position) for position in range(start, end))
     return tuple(values[start:end].tolist())

@@ -25,7 +25,7 @@ def test_the_command_prints_its_configuration_and_writes_the_texts(
     assert code == 0
     assert stdout.splitlines()[1].startswith(f"{RECORDS}\t{RECORDS}\t")
     assert stdout.splitlines()[-1] == str(tmp_path / "out")
-    assert "records/s at work" in stderr
+    assert "records/s after start-up" in stderr
     assert "already has the texts of this job" in run(*arguments)[2]
     code, _, stderr = run(*arguments, "format=jsonl")
     assert (code, "format: parquet in the folder, jsonl requested" in stderr) == (2, True)

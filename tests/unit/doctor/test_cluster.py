@@ -65,7 +65,7 @@ def test_an_address_where_nothing_listens(scheme: str) -> None:
     ],
 )
 def test_findings_about_room_for_the_jobs_workers(settings: Settings, level: str | None) -> None:
-    assert levels(cluster.room(4, 0, settings)).get("room") == level
+    assert levels(cluster.worker_resources(4, 0, settings)).get("workers") == level
 
 
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "warning")])

@@ -44,7 +44,7 @@ def test_list_and_show(run: Run, three: list[Path], tmp_path: Path) -> None:
     run("models", "promote", "agggen/2")
     code, out, err = run("models", "promote", "agggen/1", "--force")
     assert (code, out) == (0, "models:/agggen@champion is version 1 (before: 2)\n")
-    assert err.startswith("FORCED past the metric gate: plain/bleu 50.00 against 51.00")
+    assert err.startswith("METRIC GATE OVERRULED: plain/bleu 50.00 against 51.00")
     mlflow_client(registry_uri()).create_registered_model("another team's model")  # not by agggen
     code, out, _ = run("models", "list")
     rows = [line.split("\t") for line in out.splitlines()]
@@ -66,9 +66,7 @@ def test_list_and_show(run: Run, three: list[Path], tmp_path: Path) -> None:
     assert table["bundle.fingerprint"] == fingerprint(three[0])
     assert (table["joint.dev_loss"], table["data.toy/train"]) == ("2.2500", "ab12")
     assert table["plain/bleu on toy dev (12 records, protocol plain)"] == "50.0000"
-    assert any(
-        "2 -> 1 (forced past the metric gate): plain/bleu 50.00 against 51.00" in value for value in table.values()
-    )
+    assert any("2 -> 1 (metric gate overruled): plain/bleu 50.00 against 51.00" in value for value in table.values())
 
 
 @pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])

@@ -38,7 +38,7 @@ class Job:
     def receive(self, *messages: tuple[str, object]) -> None:
         for kind, content in messages:
             self.coordinator.send(WorkerMessage(kind, content))  # type: ignore[arg-type]
-        self.monitor.handle(*self.coordinator.take())
+        self.monitor.handle(*self.coordinator.take_messages())
 
 
 @pytest.fixture
@@ -74,12 +74,12 @@ def test_events_remarks_and_system_metrics_arrive_in_order(job: Job) -> None:
 
 
 def test_workers_without_heartbeats_are_reported(job: Job) -> None:
-    assert not job.monitor.alive
+    assert not job.monitor.is_alive
     job.monitor.handle([WorkerMessage("workers", 3)], 0.0)
-    assert job.monitor.alive
+    assert job.monitor.is_alive
     for silence in (30.0, 61.0, 62.0, 0.0, 61.0):
         job.monitor.handle([], silence)
-    assert not job.monitor.alive
+    assert not job.monitor.is_alive
     waiting = "still waiting for 3 workers: the cluster is busy, or has to grow"
     assert job.notes == ["3 of 3 workers train", waiting, waiting]
 
