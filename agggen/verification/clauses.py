@@ -29,7 +29,8 @@ _EVENTS = word_set(
 """Participles of events, which take "was": "was founded in", but "is located in"."""
 PREPOSITIONS = word_set("of in on at by with to from for as into under over near beside behind")
 _PARTICIPLE = re.compile(
-    r"\w{2,}[^\We]ed|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written", re.IGNORECASE
+    r"\w{2,}[^\We]ed|used|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written",
+    re.IGNORECASE,
 )
 """Participles in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``."""
 _PLURAL = re.compile(
@@ -56,7 +57,7 @@ _IDENTIFIER = re.compile(r".+ (?:code|id|identifier|number)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 MONTH = f"(?:{'|'.join(map(str.capitalize, MONTHS))})"
 _DAY = re.compile(rf"\d{{1,2}} {MONTH},? \d{{4}}|{MONTH} \d{{1,2}},? \d{{4}}", re.IGNORECASE)
-ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|\w{3}[ai]ble|\w{2}[^\We]ed)", re.IGNORECASE)
+ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|proof|\w{3}[ai]ble|\w{2}[^\We]ed)", re.IGNORECASE)
 """Predicates of truth values that are adjectives: ``family friendly``, ``wheelchair accessible``."""
 _YEAR = re.compile(r"1\d{3}|20\d\d")
 

@@ -158,6 +158,8 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("Oda", "madeBy", "Ann"), "Oda is made by Ann."),
         (Triple("Oda", "founded_in", "1990"), "Oda was founded in 1990."),
         (Triple("Oda", "broadcastBy", "NRK"), "Oda is broadcast by NRK."),
+        (Triple("Oda", "usedIn", "steel making"), "Oda is used in steel making."),
+        (Triple("Oda", "waterproof", "true"), "Oda: waterproof: true."),
         (Triple("Oda", "needFor", "salt"), "Oda: need for: salt."),
         (Triple("Oda", "memberOf", "the crew"), "Oda is member of the crew."),
         (Triple("Oda", "diedOn", "2001-02-03"), "Oda died on 3 February 2001."),
