@@ -25,6 +25,8 @@ C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
+_REFERENCE_WIDTH = 128
+"""The width of the models for which the learning rates of the preset ``adapt`` were chosen."""
 _MIN_REPLAYED = 200  # training texts; a model overfits fewer texts and forgets more of the old domain
 
 
@@ -80,7 +82,10 @@ def adaptation(
 
 
 def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
-    """The configuration of an adaptation: settings of the bundle, overridden by the preset, then by `overrides`."""
+    """The configuration of an adaptation: settings of the bundle, overridden by the preset, then by `overrides`.
+
+    Wider models forget more at the same learning rates. Those of `PRESET` are therefore multiplied by (128 / width)².
+    """
     settings: dict[str, Any] = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
     settings["facts"] = asdict(bundle.segmenter)
     settings["facts"]["constraints"] = bundle.config.get("facts", {}).get("constraints", "release")

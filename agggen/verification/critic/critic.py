@@ -40,7 +40,7 @@ class TripleVerdict:
     triple: Triple
     verdict: Verdict
     """The most probable of `VERDICTS`."""
-    said_probability: float
+    said: float
     """The probability that the text expresses the triple completely and correctly."""
 
 

@@ -73,7 +73,7 @@ def test_check_prints_the_versions_of_the_environment(folder: Path, run: Run) ->
     assert (code, err) == (0, f"AllenNLP works in {folder}\n")
     assert out.splitlines()[:3] == ["package\tversion", f"python\t{python_version()}", "allennlp\t4"]
     code, _, err = run("srl", "check", "--dir", "/absent")
-    assert code == 2 and "there is no environment for AllenNLP in /absent; make one" in err
+    assert code == 2 and "there is no environment for AllenNLP in /absent; create one" in err
 
 
 @pytest.mark.usefixtures("folder")

@@ -140,7 +140,7 @@ def test_wrong_texts_do_not_express_the_triple(wrong: str, triple: int) -> None:
 )
 def test_other_relations_and_negations_are_less_probable(triple: str, right: str, wrong: str) -> None:
     item = record(triple, subject="Ann Lee")
-    assert judged(right, item).verdicts[0].said_probability > judged(wrong, item).verdicts[0].said_probability + 0.2
+    assert judged(right, item).verdicts[0].said > judged(wrong, item).verdicts[0].said + 0.2
 
 
 def test_every_copy_of_a_triple_counts_in_the_share_of_mentioned_values() -> None:
