@@ -248,7 +248,12 @@ def _train_in_folder(
         callbacks = [*callbacks, *([EventReporter(on_event)] if on_event else [])]
         with StopRequest() as stop:
             prepared = prepare(
-                config, data.train, data.dev, max_reject_share, data.start.bundle if data.start else None
+                config,
+                data.train,
+                data.dev,
+                max_reject_share,
+                data.start.bundle if data.start else None,
+                data.replay,
             )
             if rejects := [*chain(*data.rejects.values(), *prepared.rejects.values())]:
                 write_rejects(folder / "rejects.jsonl", rejects)

@@ -92,8 +92,7 @@ class CheckedText(PrettyPrinted):
 
     def as_dict(self) -> dict[str, Any]:
         verdicts = [
-            asdict(judged.triple)
-            | {"verdict": judged.verdict, "said": round(judged.said, 4), "words": value.kind}
+            asdict(judged.triple) | {"verdict": judged.verdict, "said": round(judged.said, 4), "words": value.kind}
             for judged, value in zip(self.judgement.verdicts, self.result.values, strict=True)
         ]
         return {

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
@@ -30,6 +30,7 @@ from agggen.training.callbacks import Callback, Checkpointer, CheckpointEvery
 from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
 from agggen.training.growth import grown
 from agggen.training.loop import Precision, Stage, StageConfig, Trainer, isolated_randomness
+from agggen.training.replay import epoch_examples
 from agggen.training.substitution import substitution
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
@@ -141,6 +142,7 @@ class Prepared:
     train: Sequence[Example]
     dev: Sequence[Example]
     segmenter: str  # the segmenter's fingerprint, or "corpus"
+    n_replayed: int = 0  # number of old texts, the last examples of `train` (`agggen.training.replay`)
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts, or the lexicon of `start`
     start: dict[str, Tensor] = field(default_factory=dict)  # initial weights by name; weights not listed are random
@@ -153,6 +155,7 @@ def prepare(
     dev: Sequence[Record],
     max_reject_share: float = 0.05,
     start: Bundle | None = None,
+    replay: Sequence[Record] = (),
 ) -> Prepared:
     """Segments the texts, builds vocabulary and predicate table from the training records, aligns and encodes.
 
@@ -165,6 +168,7 @@ def prepare(
         train, dev: the records of both splits; records without references are skipped.
         max_reject_share: the fraction of a split's references that may be rejected.
         start: the bundle at ``training.start``, if it is already loaded.
+        replay: records whose texts are replayed.
 
     Raises:
         ConfigError: the bundle's sizes differ from ``model``, or its vocabulary setting from ``text``.
@@ -182,12 +186,14 @@ def prepare(
             f"{len(train)} training and {len(dev)} development records have reference texts; both need at least one"
         )
     fact_segmenter = segmenter(config.facts.segmenter) if config.facts.segmenter else None
-    splits = [f"{config.corpus.name}/{split}" for split in (config.corpus.train, config.corpus.dev)]
-    rejects: list[list[Reject]] = [[], []]
-    train, dev = (
+    corpus = config.corpus
+    splits = [f"{corpus.name}/{split}" for split in (corpus.train, corpus.train, corpus.dev)]
+    rejects: list[list[Reject]] = [[], [], []]
+    parts = [
         _with_facts(records, fact_segmenter, split, split_rejects, max_reject_share)
-        for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True)
-    )
+        for records, split, split_rejects in zip((train, replay, dev), splits, rejects, strict=True)
+    ]
+    train = [*parts[0], *parts[1]]
     if start and not config.training.grow:
         encoder, lexicon = replace(start.encoder, max_group_size=config.model.max_group_size), start.lexicon
     elif start:
@@ -198,13 +204,16 @@ def prepare(
         encoder, lexicon = Encoder(vocabulary, predicates, config.model.max_group_size), learn(train)
     examples: list[list[Example]] = []
     rejects_by_split: dict[str, list[Reject]] = {}
-    for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True):
+    for records, split, split_rejects in zip(parts, splits, rejects, strict=True):
         examples.append(list(training_examples(records, encoder, config.facts.constraints, split_rejects, split)))
         _check_share(len(examples[-1]), split_rejects, split, max_reject_share)
         if split_rejects:
             rejects_by_split.setdefault(split, []).extend(split_rejects)
     segmenter_name = fact_segmenter.fingerprint if fact_segmenter else "corpus"
-    return Prepared(encoder, examples[0], examples[1], segmenter_name, rejects_by_split, lexicon, weights)
+    new, replayed, dev_examples = examples
+    return Prepared(
+        encoder, [*new, *replayed], dev_examples, segmenter_name, len(replayed), rejects_by_split, lexicon, weights
+    )
 
 
 def initial_weights(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
@@ -254,7 +263,7 @@ def _with_facts(
 
 def _check_share(n_texts: int, rejects: list[Reject], split: str, max_reject_share: float) -> None:
     check_reject_share(n_texts, rejects, max_reject_share, split, "texts")
-    if n_texts == 0:
+    if n_texts == 0 and rejects:
         raise TrainingError(f"no text of {split} can be used; the first reject: {rejects[0]}")
 
 
@@ -296,6 +305,7 @@ def fit(
             group,
             stop,
             substitution(data.train, data.encoder.vocabulary, settings.substitute) if settings.substitute else None,
+            partial(epoch_examples, len(data.train), data.n_replayed, training.replay),
         )
         checkpointer.restore(trainer)
         progress = trainer.run()

@@ -20,6 +20,7 @@ from agggen.records import Record
 from agggen.run import RunConfig, initial_weights
 from agggen.training.choice import corpus_overrides
 from agggen.training.data import Data, bundle_folder, training_data, training_dataset
+from agggen.training.replay import replayed_per_epoch
 
 C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
@@ -27,7 +28,6 @@ PRESET = "adapt"
 _REPLAY = "replay "
 _REFERENCE_WIDTH = 128
 """The width of the models for which the learning rates of the preset ``adapt`` were chosen."""
-_MIN_REPLAYED = 200  # training texts; a model overfits fewer texts and forgets more of the old domain
 
 
 def adaptation(
@@ -123,28 +123,39 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
 
 
 def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
-    """Adds texts of `replay_corpora` to both splits until their fraction is ``training.replay``, or all are used."""
-    share, rng = config.training.replay, random.Random(config.training.seed)
-    mixed: dict[str, list[Record]] = {}
-    for split, records, minimum in (("train", data.train, _MIN_REPLAYED if share else 0), ("dev", data.dev, 0)):
+    """Adds old texts for training, so many that each epoch has others, and development texts of the old domain.
+
+    Of the development texts and of each epoch's texts, the fraction ``training.replay`` is old, or all old texts are
+    used.
+    """
+    training, rng = config.training, random.Random(config.training.seed)
+    n_new = _n_texts(data.train)
+    per_epoch = replayed_per_epoch(n_new, training.replay)
+    n_texts = {
+        "train": per_epoch * max(training.baseline.epochs, training.joint.epochs),
+        "dev": round(_n_texts(data.dev) * training.replay / (1 - training.replay)),
+    }
+    chosen: dict[str, list[Record]] = {"train": [], "dev": []}
+    for split, records in chosen.items():
         pool = [record for corpus in replay_corpora.values() for record in corpus.split(split) if record.references]
-        n_missing = max(round(_n_texts(records) * share / (1 - share)), minimum)
-        chosen: list[Record] = []
         for record in rng.sample(pool, len(pool)):
-            if n_missing <= 0:
+            if n_texts[split] <= 0:
                 break
-            chosen.append(record)
-            n_missing -= len(record.references)
-        mixed[split] = [*records, *chosen]
-        if replay_corpora and split == "train":
-            names, n_old, n_new = " and ".join(replay_corpora), _n_texts(chosen), _n_texts(records)
-            note(f"{n_old:,} old texts of {names} are mixed into {n_new:,} new ones")
+            records.append(record)
+            n_texts[split] -= len(record.references)
+    if replay_corpora:
+        n_old = _n_texts(chosen["train"])
+        note(
+            f"Each epoch mixes {min(per_epoch, n_old):,} of {n_old:,} old texts of {' and '.join(replay_corpora)} into "
+            f"{n_new:,} new texts"
+        )
     fingerprints = {
         f"{_REPLAY}{name}/{split}": fingerprint_of(records)
         for name, corpus in replay_corpora.items()
         for split, records in corpus.splits.items()
     }
-    return replace(data, train=mixed["train"], dev=mixed["dev"], fingerprints=data.fingerprints | fingerprints)
+    dev, fingerprints = [*data.dev, *chosen["dev"]], data.fingerprints | fingerprints
+    return replace(data, dev=dev, replay=chosen["train"], fingerprints=fingerprints)
 
 
 def _n_texts(records: Sequence[Record]) -> int:

@@ -41,17 +41,23 @@ def sort_keys(examples: Iterable[Example]) -> list[tuple[int, int]]:
 
 
 def epoch_batches(
-    sort_keys: Sequence[tuple[int, int]], costs: Sequence[int], budget: int, max_records: int, seed: int, epoch: int
+    sort_keys: Sequence[tuple[int, int]],
+    costs: Sequence[int],
+    budget: int,
+    max_records: int,
+    seed: int,
+    epoch: int,
+    indices: Sequence[int] | None = None,
 ) -> list[list[int]]:
-    """The example indices of each batch of an epoch; every example occurs exactly once.
+    """The example indices of each batch of an epoch; every example of `indices` [default: all] occurs exactly once.
 
     Examples are shuffled, sorted by size within windows, and split into batches of at most `max_records` examples whose
     costs sum to at most `budget` (an example that costs more is a batch of its own); the batches are shuffled.
     """
     rng = random.Random(f"{seed}-{epoch}")
-    order = list(range(len(sort_keys)))
+    order = list(range(len(sort_keys)) if indices is None else indices)
     rng.shuffle(order)
-    mean_cost = max(sum(costs) / max(len(costs), 1), 1.0)
+    mean_cost = max(sum(costs[index] for index in order) / max(len(order), 1), 1.0)
     window = max(int(_SHUFFLE_WINDOW * min(budget / mean_cost, max_records)), 1)
     batches: list[list[int]] = []
     for begin in range(0, len(order), window):

@@ -42,6 +42,8 @@ class Data:
     """The fingerprint of the segmenter, or ``corpus`` if the corpus has facts."""
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
     """Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits."""
+    replay: list[Record] = field(default_factory=list)
+    """Old records whose texts are replayed (`agggen.training.replay`)."""
     start: StartBundle | None = None
     """The bundle of the initial weights; None: random weights."""
 
@@ -96,7 +98,7 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
         {f"{corpus.name}/{name}": fingerprint_of(data.split(name)) for name in names},
         segmenter(facts).fingerprint if facts else "corpus",
         rejects,
-        _load_start(config.training.start) if config.training.start else None,
+        start=_load_start(config.training.start) if config.training.start else None,
     )
 
 

@@ -123,7 +123,8 @@ class Trainer:
     zero-shot models").
 
     All workers of `group` pass the same arguments, except for the callbacks. `stop` is called before every update; if
-    it returns True on any worker, all workers stop. `substitute` augments each training example.
+    it returns True on any worker, all workers stop. `substitute` augments each training example. `epoch_examples`
+    returns the indices of the training examples of an epoch, all if it is None.
 
     Raises:
         TrainingError: there are no training or no development texts.
@@ -142,6 +143,7 @@ class Trainer:
         group: WorkerGroup = SINGLE_WORKER,
         stop: Callable[[], bool] = lambda: False,
         substitute: Substitute | None = None,
+        epoch_examples: Callable[[int], Sequence[int] | None] = lambda epoch: None,
     ) -> None:
         if not train or not dev:
             raise TrainingError(
@@ -149,7 +151,7 @@ class Trainer:
             )
         self.model, self.stage, self.config, self.seed = model, stage, config, seed
         self.train_examples, self.dev_examples, self.callbacks = train, dev, callbacks
-        self.group, self._stop, self._substitute = group, stop, substitute
+        self.group, self._stop, self._substitute, self._epoch_examples = group, stop, substitute, epoch_examples
         self.device = next(model.parameters()).device
         self._bfloat16 = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.fingerprint = fingerprint(chain(train, dev))  # identifies the texts of a checkpoint
@@ -181,7 +183,8 @@ class Trainer:
 
     def _batches(self, epoch: int) -> list[list[int]]:
         budget, max_records = self.config.batch_positions, self.config.max_records
-        return epoch_batches(self._train_sort_keys, self._train_costs, budget, max_records, self.seed, epoch)
+        indices = self._epoch_examples(epoch)
+        return epoch_batches(self._train_sort_keys, self._train_costs, budget, max_records, self.seed, epoch, indices)
 
     def run(self) -> Progress:
         """Trains to the last epoch or early stopping (``progress.done``), or until a stop is requested.

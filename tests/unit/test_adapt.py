@@ -11,8 +11,9 @@ import pytest
 import agggen
 from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, StoppedError, TrainingError
-from agggen.run import RunConfig
+from agggen.run import RunConfig, prepare
 from agggen.training.adaptation import adaptation
+from agggen.training.replay import epoch_examples, replayed_per_epoch
 from tests.command import Run
 from tests.unit.test_api import ROWS, UpdateCounter, train
 
@@ -55,13 +56,13 @@ def test_replayed_texts_come_from_the_corpora_that_the_bundle_names(
     base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     once = adapt(base, tmp_path / "once", progress=True)
-    assert f"8 old texts of {corpus} are mixed into 10 new ones" in capsys.readouterr().err
+    assert f"Each epoch mixes 8 of 8 old texts of {corpus} into 10 new texts" in capsys.readouterr().err
     assert f"replay {corpus}/train" in once.bundle.sources and "colours/train" in once.bundle.sources
     third = [row | {"shape": "round", "text": f"{row['name']} is round."} for row in COLOURS]
     twice = adapt(once, tmp_path / "twice", agggen.load_dataset(third, name="shapes"), progress=True)
     messages = capsys.readouterr().err
     assert "No old texts of colours are mixed in, so the model may forget: no corpus 'colours'" in messages
-    assert f"8 old texts of {corpus} are mixed into 10 new ones" in messages, "those of its own replay, too"
+    assert f"Each epoch mixes 8 of 8 old texts of {corpus} into 10 new texts" in messages, "own replay"
     assert twice.predicates == (*once.predicates, "shape")
     assert twice.bundle.sources["start"] == fingerprint(once.path)
 
@@ -77,11 +78,37 @@ def test_a_modified_corpus_is_not_replayed(
     assert not replayed(model)
 
 
-def test_few_new_texts_are_mixed_with_at_least_200_old_ones() -> None:
+def test_each_epoch_has_all_new_texts_and_at_least_200_other_old_texts() -> None:
     messages: list[str] = []
-    _, data = adaptation(RunConfig, "elements", NEW, note=messages.append)
-    old = sum(len(record.references) for record in data.train) - 10
-    assert 200 <= old < 210 and f"{old} old texts of elements are mixed into 10 new ones" in messages
+    config, data = adaptation(RunConfig, "elements", NEW, note=messages.append)
+    start = data.start.bundle if data.start else None
+    prepared = prepare(config, data.train, data.dev, start=start, replay=data.replay)
+    n_old = sum(len(record.references) for record in data.replay)
+    assert prepared.n_replayed == n_old == len(prepared.train) - 10 and 1600 <= n_old < 1610
+    assert f"Each epoch mixes 200 of {n_old:,} old texts of elements into 10 new texts" in messages
+    epochs = [epoch_examples(len(prepared.train), n_old, config.training.replay, epoch) for epoch in range(8)]
+    texts = [{prepared.train[index] for index in indices} for indices in epochs]
+    new_texts = set(prepared.train[:10])
+    assert all(epoch_texts >= new_texts and len(epoch_texts) == 210 for epoch_texts in texts)
+    assert set.intersection(*texts) == new_texts and len(set.union(*texts)) == 1610
+
+
+@pytest.mark.parametrize(
+    ("n_new", "n_old", "share", "expected"),
+    [
+        (3, 0, 0.5, [[0, 1, 2]] * 3),
+        (3, 2, 0.0, [[0, 1, 2]] * 3),
+        (2, 3, 0.5, [[0, 1, 2, 3, 4], [0, 1, 4, 2, 3], [0, 1, 3, 4, 2]]),  # fewer old texts than an epoch should have
+    ],
+)
+def test_the_examples_of_an_epoch(n_new: int, n_old: int, share: float, expected: list[list[int]]) -> None:
+    indices = [epoch_examples(n_new + n_old, n_old, share, epoch) for epoch in range(3)]
+    assert [sorted(epoch) for epoch in indices] == [sorted(epoch) for epoch in expected]
+
+
+@pytest.mark.parametrize(("n_new", "share", "expected"), [(10, 0.5, 200), (300, 0.5, 300), (300, 0.75, 900), (9, 0, 0)])
+def test_the_number_of_old_texts_in_an_epoch(n_new: int, share: float, expected: int) -> None:
+    assert replayed_per_epoch(n_new, share) == expected
 
 
 def replayed(model: agggen.Model) -> set[str]:
@@ -90,7 +117,7 @@ def replayed(model: agggen.Model) -> set[str]:
 
 def test_replay_of_a_named_corpus_and_without_replay(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
     named = adapt(base, tmp_path / "given", replay=agggen.load_dataset(ROWS, name="mine"), progress=True)
-    assert "8 old texts of mine" in capsys.readouterr().err and replayed(named) == {"mine/train", "mine/dev"}
+    assert "8 of 8 old texts of mine" in capsys.readouterr().err and replayed(named) == {"mine/train", "mine/dev"}
     none = adapt(base, tmp_path / "none", training=FAST | {"replay": 0}, progress=True)
     assert "old texts" not in capsys.readouterr().err and not replayed(none)
 

@@ -89,6 +89,12 @@ def test_batches_are_determined_by_seed_and_epoch() -> None:
     assert len({frozenset(map(frozenset, batches(*key))) for key in keys}) == len(keys), "also within one window"
 
 
+def test_batches_of_selected_examples() -> None:
+    selected = list(range(3, 60, 2))
+    batches = epoch_batches(sort_keys(MANY), text_costs(MANY), 30, 8, 1, 0, selected)
+    assert sorted(index for batch in batches for index in batch) == selected
+
+
 def test_examples_of_similar_length_are_batched_together() -> None:
     batches = epoch_batches(sort_keys(MANY), text_costs(MANY), 1000, 6, 1, 0)
 

@@ -33,7 +33,7 @@ from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 
-FORMAT = 3
+FORMAT = 4
 _ENCODER = "encoder.json"
 _START = "start.safetensors"
 
@@ -43,7 +43,8 @@ def load_or_prepare(folder: Folder, config: JobConfig, data: Data) -> tuple[Prep
     path = f"prepared/{_examples_key(config, data)}"
     if folder.read(f"{path}/{_ENCODER}") is not None:
         return read_prepared(folder, path), path
-    prepared = prepare(config, data.train, data.dev, config.max_reject_share, data.start.bundle if data.start else None)
+    start = data.start.bundle if data.start else None
+    prepared = prepare(config, data.train, data.dev, config.max_reject_share, start, data.replay)
     _write_prepared(folder, path, prepared)
     return prepared, path
 
@@ -79,7 +80,16 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
         start = load_file(download(_START, _START)) if _START in metadata["files"] else {}
     rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in metadata["rejects"].items()}
     lexicon = Lexicon.of(metadata["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
-    return Prepared(encoder, examples["train"], examples["dev"], metadata["segmenter"], rejects, lexicon, start)
+    return Prepared(
+        encoder,
+        examples["train"],
+        examples["dev"],
+        metadata["segmenter"],
+        metadata["n_replayed"],
+        rejects,
+        lexicon,
+        start,
+    )
 
 
 def _examples_key(config: RunConfig, data: Data) -> str:
@@ -116,6 +126,7 @@ def _write_prepared(folder: Folder, prefix: str, prepared: Prepared) -> None:
         "predicates": list(prepared.encoder.predicates),
         "max_group_size": prepared.encoder.max_group_size,
         "segmenter": prepared.segmenter,
+        "n_replayed": prepared.n_replayed,
         "lexicon": prepared.lexicon.as_dict(),
         "rejects": {split: [asdict(reject) for reject in rejects] for split, rejects in prepared.rejects.items()},
     }

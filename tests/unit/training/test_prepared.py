@@ -26,16 +26,16 @@ def content(prepared: Prepared) -> tuple[object, ...]:
     """All parts of the prepared data, for comparison."""
     encoder = prepared.encoder
     described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
-    return *described, list(prepared.train), list(prepared.dev), prepared.segmenter
+    return *described, list(prepared.train), list(prepared.dev), prepared.segmenter, prepared.n_replayed
 
 
-DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1")
+DATA = Data(RECORDS[:6], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1", replay=RECORDS[6:8])
 
 
 def test_examples_are_read_unchanged(config: JobConfig, tmp_path: Path) -> None:
     written, place = load_or_prepare(Folder(str(tmp_path)), config, DATA)
     read = read_prepared(Folder(str(tmp_path)), place)
-    expected = prepare(config, DATA.train, DATA.dev)
+    expected = prepare(config, DATA.train, DATA.dev, replay=DATA.replay)
     assert content(read) == content(written) == content(expected)
     assert fingerprint(read.train) == fingerprint(expected.train), "checkpoints would be incompatible"
     assert read.train[0].required, "the toy corpus must have constraints"

@@ -1,0 +1,28 @@
+"""Replay: old texts that are mixed into the texts of a new domain, against catastrophic forgetting.
+
+Every epoch has all new texts, but other old texts: a model that sees the same few again and again overfits them and
+forgets the rest.
+"""
+
+from __future__ import annotations
+
+_MIN_PER_EPOCH = 200  # training texts; with fewer, a model forgets more
+
+
+def replayed_per_epoch(n_new: int, share: float) -> int:
+    """The number of old texts in an epoch with `n_new` new texts: the fraction `share` of all texts, at least 200.
+
+    0 if `share` is 0.
+    """
+    return max(round(n_new * share / (1 - share)), _MIN_PER_EPOCH) if share else 0
+
+
+def epoch_examples(n_examples: int, n_replayed: int, share: float, epoch: int) -> list[int]:
+    """The indices of the examples of an epoch, the last `n_replayed` of which are old texts.
+
+    They are all new examples and `replayed_per_epoch` old ones (at most all), which follow those of the epoch before.
+    """
+    n_new = n_examples - n_replayed
+    n_old = replayed_per_epoch(n_new, share)
+    old = (n_new + (epoch * n_old + number) % n_replayed for number in range(min(n_old, n_replayed)))
+    return [*range(n_new), *old]
