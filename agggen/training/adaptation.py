@@ -26,8 +26,7 @@ C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
 PRESET = "adapt"
 _REPLAY = "replay "
-_REFERENCE_WIDTH = 128
-"""The width of the models for which the learning rates of the preset ``adapt`` were chosen."""
+_RATES_AT_WIDTH_128 = {"learning_rate": 1e-3, "transition_learning_rate": 1e-2}
 
 
 def adaptation(
@@ -84,9 +83,12 @@ def adaptation(
 def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str, overrides: Sequence[str] = ()) -> C:
     """The configuration of an adaptation: settings of the bundle, overridden by the preset, then by `overrides`.
 
-    Wider models forget more at the same learning rates. Those of `PRESET` are therefore multiplied by (128 / width)².
+    If neither sets the learning rates, they decrease with the square of the model's width from 128 on, since wider
+    models forget more.
     """
     settings: dict[str, Any] = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
+    scale = min(128 / bundle.model.config.width, 1.0) ** 2
+    settings["training"] = {"joint": {name: rate * scale for name, rate in _RATES_AT_WIDTH_128.items()}}
     settings["facts"] = asdict(bundle.segmenter)
     settings["facts"]["constraints"] = bundle.config.get("facts", {}).get("constraints", "release")
     defaults, start = as_overrides(settings), f"training.start={json.dumps(str(address))}"

@@ -78,6 +78,16 @@ def test_a_modified_corpus_is_not_replayed(
     assert not replayed(model)
 
 
+@pytest.mark.parametrize(("width", "learning_rate"), [(8, 1e-3), (256, 2.5e-4)])
+def test_learning_rates_depend_on_the_width(width: int, learning_rate: float, tmp_path: Path) -> None:
+    model = {"width": width, "heads": 2, "layers": 1, "feed_forward": 8, "predicate_dim": 4}
+    path = train(tmp_path / "base", model=model, training=FAST | {"joint": {"epochs": 1}}).path
+    joint = adaptation(RunConfig, path, NEW)[0].training.joint
+    assert (joint.learning_rate, joint.transition_learning_rate) == (learning_rate, 10 * learning_rate)
+    changed = adaptation(RunConfig, path, NEW, overrides=["training.joint.learning_rate=0.5"])[0].training.joint
+    assert (changed.learning_rate, changed.transition_learning_rate) == (0.5, 10 * learning_rate)
+
+
 def test_each_epoch_has_all_new_texts_and_at_least_200_other_old_texts() -> None:
     messages: list[str] = []
     config, data = adaptation(RunConfig, "elements", NEW, note=messages.append)
