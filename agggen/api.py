@@ -201,7 +201,7 @@ def adapt(
     """Fine-tunes a model on new data and writes ``OUTPUT/bundle``; a repeated call resumes as in `train`.
 
     Embeddings of new words and predicates are added. Texts of the model's training corpus are mixed in to prevent
-    catastrophic forgetting (``training={"replay": 0.5}``: half of all texts).
+    catastrophic forgetting (``training={"replay": 0.5}``: half of each epoch's texts).
 
     Args:
         model: a model or its address (`load_model`). The model is not changed; its fingerprint is stored in the new

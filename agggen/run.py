@@ -95,7 +95,7 @@ class TrainingConfig:
     threads: int = 0  # torch threads on CPU (0: torch's default)
     start: str | None = None  # a bundle with vocabulary, predicates and initial weights; null: random weights
     grow: bool = False  # add the training records' words and predicates to those of `start` (`training.growth`)
-    replay: float = 0.0  # fraction of the training set of `agggen adapt` that comes from the bundle's training corpora
+    replay: float = 0.0  # fraction of an epoch of `agggen adapt` that comes from the bundle's training corpora
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
 

@@ -21,6 +21,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from agggen.corpora.rejects import Reject
+from agggen.datasets import fingerprint_of
 from agggen.encoding import Encoder
 from agggen.model.batch import Example
 from agggen.run import Prepared, RunConfig, prepare
@@ -104,6 +105,8 @@ def _examples_key(config: RunConfig, data: Data) -> str:
     }
     if data.start:
         identity |= {"start": data.start.fingerprint, "model": asdict(config.model), "grow": config.training.grow}
+    if data.replay:
+        identity["replay"] = fingerprint_of(data.replay)
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
 

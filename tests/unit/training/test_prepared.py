@@ -89,8 +89,12 @@ def test_the_path_of_examples_depends_on_exactly_what_affects_them(config: JobCo
     ]
     assert len({place(case) for case in same}) == 1
     places = {place(case) for case in [config, *others]}
-    data = [replace(DATA, fingerprints={"toy/train": "13"}), replace(DATA, segmenter="sentences-2")]
-    assert len(places | {place(config, case) for case in data}) == len(others) + 3
+    data = [
+        replace(DATA, fingerprints={"toy/train": "13"}),
+        replace(DATA, segmenter="sentences-2"),
+        replace(DATA, replay=RECORDS[7:8]),
+    ]
+    assert len(places | {place(config, case) for case in data}) == len(others) + 4
 
 
 def test_an_incomplete_folder_is_written_again_and_damaged_examples_are_refused(
