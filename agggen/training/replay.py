@@ -1,7 +1,7 @@
 """Replay: old texts that are mixed into the texts of a new domain, against catastrophic forgetting.
 
-Every epoch has all new texts, but other old texts: a model that sees the same few again and again overfits them and
-forgets the rest.
+Each epoch has all new texts and different old texts. With the same few old texts in all epochs, a model overfits them
+and forgets the rest.
 """
 
 from __future__ import annotations

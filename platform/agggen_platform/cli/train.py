@@ -82,9 +82,9 @@ def adapt(
     """Continue training a model on new data.
 
     Writes a new bundle with additional words and predicates, and the same sizes and inference settings. Texts of the
-    old corpus are replayed, so that the model forgets less: in each epoch other ones, as many as new texts, at least
-    200. training.replay=0.2 makes them a fifth of an epoch's texts; 0 turns replay off. The same command resumes an
-    interrupted run.
+    old corpus are replayed, so that the model forgets less: in each epoch different texts, as many as new ones and at
+    least 200. training.replay=0.2 makes them a fifth of an epoch's texts; 0 turns replay off. The same command resumes
+    an interrupted run.
 
     \b
         agggen adapt runs/elements-1f2e/bundle films.csv
