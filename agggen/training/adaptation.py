@@ -125,10 +125,9 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
 
 
 def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
-    """Adds old texts for training, so many that each epoch has others, and development texts of the old domain.
+    """Adds old texts to the training data, enough for different ones in each epoch, and to the development data.
 
-    Of the development texts and of each epoch's texts, the fraction ``training.replay`` is old, or all old texts are
-    used.
+    Their fraction of each epoch and of the development texts is ``training.replay``, if there are enough old texts.
     """
     training, rng = config.training, random.Random(config.training.seed)
     n_new = _n_texts(data.train)
