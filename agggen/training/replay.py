@@ -18,9 +18,8 @@ def replayed_per_epoch(n_new: int, share: float) -> int:
 
 
 def epoch_examples(n_examples: int, n_replayed: int, share: float, epoch: int) -> list[int]:
-    """The indices of the examples of an epoch, the last `n_replayed` of which are old texts.
-
-    They are all new examples and `replayed_per_epoch` old ones (at most all), which follow those of the epoch before.
+    """The indices of an epoch's examples: all new ones and, of the last `n_replayed` (old texts), the next
+    `replayed_per_epoch`, starting again from the first after the last; at most all.
     """
     n_new = n_examples - n_replayed
     n_old = replayed_per_epoch(n_new, share)
