@@ -3,8 +3,7 @@
 A value is *whole* if all its words occur in the text, adjacent and in order, compared in the normal form of
 ``agggen.verification.normal``. Other spellings (``values.value_wordings``), wordings learned from training texts
 (``lexicon``) and, for truth values, learned phrases also count. A value inside a longer name does not: "Azerbaijan
-Premier League" does not mention "Azerbaijan" if the league is a value; "Baku, Azerbaijan" does. The lenient check is in
-``agggen.verification.lenient``.
+Premier League" does not mention "Azerbaijan" if the league is a value; "Baku, Azerbaijan" does.
 
 The check compares values, not relations: "died in" in place of "born in" is only detected if two values of the same
 type are swapped and the lexicon has contexts of both predicates.
@@ -21,33 +20,31 @@ from typing import Any
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.contexts import misplaced_triples, swapped_predicates
+from agggen.verification.contexts import misplaced_triples, swapped_predicates, swapped_subjects
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, is_restricted
-from agggen.verification.matched import MatchedText, Matches
 from agggen.verification.normal import Span, containing, overlap, words
 from agggen.verification.partial_mentions import find_name_parts, find_parts, lacks_separator, value_parts
-from agggen.verification.record_words import forms, is_related, is_small_number, names, unsupported_words
+from agggen.verification.record_words import forms, is_related, names, unsupported_words
 from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
-from agggen.verification.subject_swaps import swapped_subjects
-from agggen.verification.values import MATCH_KINDS, MatchKind, TextIndex, Wording, to_wording, value_wordings
+from agggen.verification.values import (
+    MATCH_KINDS,
+    MatchedText,
+    Matches,
+    MatchKind,
+    TextIndex,
+    Wording,
+    to_wording,
+    value_wordings,
+)
 
-_MAX_NEW_WORD_RATE = 0.01
-"""In a complete text, a new word before a value is a fault if the probability of new words is at most this; see
-`contexts.misplaced`."""
-
-_SEPARATOR_BEFORE = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
-"""The separator of list items at the end of the text before an item."""
+_MAX_NEW_WORD_RATE = 0.01  # in complete texts; see `contexts.misplaced_triples`
+_SEPARATOR_BEFORE = re.compile(r"(?:[,(/;]|\b(?:and|or))$")  # of list items
 _SEPARATOR_AFTER = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
-"""The separator of list items at the beginning of the text after an item."""
 
 
 class Checker:
-    """Checks texts against records.
-
-    Args:
-        lexicon: what is known from training texts. [default: values are matched by rule only]
-    """
+    """Checks texts against records; by default without a `lexicon`, by which values are matched by rule only."""
 
     def __init__(self, lexicon: Lexicon | None = None) -> None:
         self.lexicon = lexicon or Lexicon()
@@ -143,8 +140,9 @@ class Checker:
         # a number below 1000 that is the value of n predicates must be mentioned n times
         by_number: dict[str, list[int]] = defaultdict(list)
         for index, triple in enumerate(triples):
-            if is_small_number(triple.object):
-                by_number[words(entity_words(triple.object))[0].form].append(index)
+            tokens = words(entity_words(triple.object))
+            if len(tokens) == 1 and tokens[0].kind == "number" and abs(float(tokens[0].form)) < 1000:
+                by_number[tokens[0].form].append(index)
         for indices in by_number.values():
             spans = {span for index in indices for span in accepted[index]}
             if len(spans) < len({triples[index].predicate for index in indices}):
@@ -231,11 +229,8 @@ def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueChec
         span = min(spans, key=lambda span: MATCH_KINDS.index(spans[span]))
         return ValueCheck(triple, spans[span], span)
     literal = entity_words(triple.object)
-    if not words(literal):  # punctuation only: compared literally
-        start = text.indexed.text.find(literal)
-        return (
-            ValueCheck(triple, "missing") if start < 0 else ValueCheck(triple, "literal", (start, start + len(literal)))
-        )
+    if not words(literal) and (start := text.indexed.text.find(literal)) >= 0:  # punctuation only: compared literally
+        return ValueCheck(triple, "literal", (start, start + len(literal)))
     starts = {start for start, _ in text.spans}
     if first_part := find_parts(value_parts(triple.object, names(text.record)), text.indexed, starts):
         return ValueCheck(triple, "rule", first_part)
@@ -260,9 +255,11 @@ def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
         if triple.object in own_names or forms(triple.object).isdisjoint(other_forms):
             continue
         if literal[:1].isupper() or literal[:1].isdigit():
-            spans = sorted(text.indexed.find(*value_wordings(triple.object)))
-            separate = [span for span in spans if not any(overlap(span, own_span) for own_span in text.spans)]
-            mentions += [text.indexed.text[slice(*span)] for span in separate]
+            mentions += [
+                text.indexed.text[slice(*span)]
+                for span in sorted(text.indexed.find(*value_wordings(triple.object)))
+                if not any(overlap(span, own_span) for own_span in text.spans)
+            ]
     return tuple(dict.fromkeys(mentions))
 
 

@@ -11,47 +11,39 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.lexicon import BOOLEANS
 from agggen.verification.normal import MONTHS, word_set
 
-_VERBS = word_set(
+_VERBS = word_set(  # verbs that begin a predicate, except forms that can be plural nouns ("uses")
     "is are was were has had can may will does did accepts affects attends became contains crosses employs includes "
     "inhabits inhibits involves knows leads makes manages operates owns precedes prevents produces provides publishes "
     "represents requires sells serves speaks supports teaches treats won wrote"
 )
-"""Verbs that begin a predicate, except forms that can be plural nouns ("uses")."""
-_INTRANSITIVE = word_set(
+_INTRANSITIVE = word_set(  # verbs without a passive: "died on", not "is died on"
     "appeared belonged competed debuted died graduated lived moved participated played resided retired served starred "
     "studied worked"
 )
-"""Verbs without a passive: "died on", not "is died on"."""
-_EVENTS = word_set(
+_EVENTS = word_set(  # participles of events, which take "was": "was founded in", but "is located in"
     "born built composed constructed created designed directed discovered drawn established formed founded invented "
     "launched opened painted written"
 )
-"""Participles of events, which take "was": "was founded in", but "is located in"."""
 PREPOSITIONS = word_set("of in on at by with to from for as into under over near beside behind")
-_PARTICIPLE = re.compile(
+_PARTICIPLE = re.compile(  # in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``
     r"\w{2,}[^\We]ed|used|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written",
     re.IGNORECASE,
 )
-"""Participles in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``."""
-_PLURAL = re.compile(
+_PLURAL = re.compile(  # nouns that take "are"
     r"(?!.*(?:ss|us|as|is|ics|news|series|species|means|headquarters)$)\w{3,}s|children|men|people|women", re.IGNORECASE
 )
-"""Nouns that take "are"."""
 _IRREGULAR_PLURALS = {"child": "children", "man": "men", "person": "people", "woman": "women"}
-_PLACES = ("place", "location", "where")
-"""Nouns before a participle that has no agent: ``place buried``."""
+_PLACES = ("place", "location", "where")  # nouns before a participle that has no agent: ``place buried``
 _ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) name", re.IGNORECASE)
 """A predicate whose values are people: ``leader name``, not ``birth name``."""
 _HAS = re.compile(rf"has ((?:(?!(?:{'|'.join(PREPOSITIONS)})\b)\S+ ?)+)", re.IGNORECASE)
 """A predicate that is a noun after "has": ``has part``, not ``has to its west``."""
-_UNIT = re.compile(r"(.+) \(in (\w+)\)")
-"""A predicate that names the unit of its values: ``elevation (in metres)``."""
-_MEASURE = re.compile(
+_UNIT = re.compile(r"(.+) \(in (\w+)\)")  # a predicate that names the unit of its values: ``elevation (in metres)``
+_MEASURE = re.compile(  # a predicate that takes "has" if its value is a number: ``runway length``
     r"(?:.+ )?(?:area|capacity|density|depth|diameter|elevation|height|length|mass|population|radius|size|speed|"
     r"temperature|volume|weight|width)(?: above .+)?",
     re.IGNORECASE,
 )
-"""A predicate that takes "has" if its value is a number: ``runway length``."""
 _COUNT = re.compile(r"number of (?P<things>.+)|(?P<thing>.+) count", re.IGNORECASE)
 _IDENTIFIER = re.compile(r".+ (?:code|id|identifier|number)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")

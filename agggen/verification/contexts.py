@@ -1,27 +1,26 @@
-"""Contexts of values: learns the words around each predicate's values, and detects values in wrong contexts."""
+"""Contexts of values: learns the words around each predicate's values, and detects misplaced and swapped values."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 
 from agggen.records import Triple
 from agggen.verification.clauses import plain_clause, value_text
 from agggen.verification.lexicon import Lexicon
-from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span
 from agggen.verification.record_words import value_type
+from agggen.verification.values import MatchedText
 
-_NEIGHBOURS = 2
-"""Number of words of a context on each side of a value."""
-_MIN_VALUES = 20
-"""Contexts of a predicate are only used if it has at least this number of values in training texts."""
-_MISPLACED_MARGIN = 2.5
-"""A value is misplaced if the log-likelihood of its context is more than this higher under another predicate."""
+_NEIGHBOURS = 2  # number of words of a context on each side of a value
+_MIN_VALUES = 20  # contexts of a predicate are only used if it has at least this number of values in training texts
+_MISPLACED_MARGIN = 2.5  # a value is misplaced if its context's log-likelihood is this higher under another predicate
+# By `value_type`: two values are swapped if this increases the log-likelihood of their contexts by more than
 _SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
-"""By `value_type`: two values are swapped if this increases the log-likelihood of their contexts by more than this."""
+_BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")  # between clauses, outside names and values
 
 
 def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
@@ -41,15 +40,11 @@ def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
 def misplaced_triples(
     text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, initial: bool
 ) -> tuple[Triple, ...]:
-    """The triples whose value occurs only in wrong contexts.
+    """The triples whose value occurs only in wrong contexts; a text that is not `initial` must not begin with a value.
 
     A context is wrong if it is more probable for another predicate that also has this value; if the value and the next
     word are one of the ``unrelated_pairs``; or after a word that never precedes the predicate's values in training
-    texts ("is a 1766 gas"). It is not wrong if the text before the value is as in the triple's `plain_clause`.
-
-    Args:
-        max_new_word_rate: see `_never_precedes`.
-        initial: whether the text begins a sentence; otherwise, triples whose value begins the text are skipped.
+    texts ("is a 1766 gas"; see `_never_precedes`). It is right if the text before it is as in the `plain_clause`.
     """
     contexts = lexicon.contexts
     misplaced: list[Triple] = []
@@ -68,7 +63,7 @@ def misplaced_triples(
             _never_precedes(own_contexts, context[0], max_new_word_rate)
             or any(_log_likelihood_ratio(other, own_contexts, context) > _MISPLACED_MARGIN for other in other_contexts)
             or _following_pair(text, bounds) in unrelated
-            for bounds, context in ((bounds, [*_neighbours(text, bounds)]) for bounds in word_spans)
+            for bounds, context in ((bounds, _neighbours(text, bounds)) for bounds in word_spans)
         ):
             before, _, _ = plain_clause(triple, lexicon.articles).rpartition(value_text(triple.object))
             if not any(text.indexed.text[:start].endswith(before) for start, _ in spans):
@@ -95,7 +90,7 @@ def swapped_predicates(text: MatchedText, contexts: Mapping[str, Mapping[str, in
         enough_values = _has_enough_values(first_counts) and _has_enough_values(second_counts)
         if kind != value_type(second.object) or (kind == "words" and not enough_values):
             continue
-        first_context, second_context = list(_neighbours(text, first_words)), list(_neighbours(text, second_words))
+        first_context, second_context = _neighbours(text, first_words), _neighbours(text, second_words)
         exchanged = _log_likelihood(first_counts, second_context) + _log_likelihood(second_counts, first_context)
         actual = _log_likelihood(first_counts, first_context) + _log_likelihood(second_counts, second_context)
         if exchanged - actual > _SWAP_MARGIN[kind]:
@@ -103,24 +98,25 @@ def swapped_predicates(text: MatchedText, contexts: Mapping[str, Mapping[str, in
     return tuple(pairs)
 
 
-def _neighbours(text: MatchedText, bounds: Span) -> Iterator[str]:
-    """Yields the context features of the words with indices `bounds`: ``L1 period``, ``R1 and``, ``L2``, ``R2``.
+def _neighbours(text: MatchedText, bounds: Span) -> list[str]:
+    """The context features of the words with indices `bounds`: ``L1 period``, ``R1 and``, ``L2 ...``, ``R2 ...``.
 
     ``an`` counts as ``a``, since the value determines the article. Words of other values are ``*``, positions before
     the sentence ``^``, positions after the text ``$``.
     """
     tokens, covered, before_sentence = text.words, text.covered, False
+    features: list[str] = []
     for distance in range(1, _NEIGHBOURS + 1):
         left, right = bounds[0] - distance, bounds[1] - 1 + distance
         before_sentence = before_sentence or left < 0 or tokens[left + 1].initial
         left_form = "^" if before_sentence else "*" if covered[left] else tokens[left].form
         right_form = "$" if right >= len(tokens) else "*" if covered[right] else tokens[right].form
-        yield f"L{distance} {'a' if left_form == 'an' else left_form}"
-        yield f"R{distance} {right_form}"
+        features += [f"L{distance} {'a' if left_form == 'an' else left_form}", f"R{distance} {right_form}"]
+    return features
 
 
 def _following_pair(text: MatchedText, bounds: Span) -> str:
-    """A value of one word and the next word; empty if the value is longer or ends a sentence, or a comma follows."""
+    """A value of one word and the next word of its sentence; empty if the value is longer, or a comma follows."""
     pair = text.words[bounds[0] : bounds[0] + 2]
     if bounds[1] > bounds[0] + 1 or len(pair) < 2 or pair[1].initial:
         return ""
@@ -133,8 +129,8 @@ def _has_enough_values(contexts: Mapping[str, int]) -> bool:
 
 def _never_precedes(contexts: Mapping[str, int], left_word: str, max_new_word_rate: float) -> bool:
     """Whether `left_word`, the L1 feature of a value, never precedes the predicate's values in training texts, and new
-    words before these values are rare: their Good-Turing probability is at most `max_new_word_rate`. It is the fraction
-    of training values whose left neighbour occurs only once.
+    words before these values are rare: their Good-Turing probability, the fraction of values whose left neighbour
+    occurs only once, is at most `max_new_word_rate`.
     """
     if left_word in contexts or not _has_enough_values(contexts):
         return False
@@ -143,19 +139,65 @@ def _never_precedes(contexts: Mapping[str, int], left_word: str, max_new_word_ra
     return singletons / occurrences <= max_new_word_rate
 
 
-def _log_likelihood_ratio(
-    other_counts: Mapping[str, int], own_counts: Mapping[str, int], features: Iterable[str]
-) -> float:
-    """The log-likelihood of a value's context under another predicate minus that under its own predicate.
-
-    Features that neither predicate has in training, and ``^`` and ``$``, are ignored.
+def _log_likelihood_ratio(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
+    """The log-likelihood under another predicate minus that under the own one, without ``^``, ``$`` and features that
+    neither has in training.
     """
-    known = other_counts.keys() | own_counts.keys()
-    known_features = [feature for feature in features if feature in known and feature[-1] not in "^$"]
-    return _log_likelihood(other_counts, known_features) - _log_likelihood(own_counts, known_features)
+    known = [feature for feature in features if (feature in other or feature in own) and feature[-1] not in "^$"]
+    return _log_likelihood(other, known) - _log_likelihood(own, known)
 
 
 def _log_likelihood(contexts: Mapping[str, int], features: Iterable[str]) -> float:
-    """The naive Bayes log-likelihood (natural logarithm) of context features under a predicate's contexts."""
+    """The naive Bayes log-likelihood of context features under a predicate's contexts."""
     total = contexts.get("", 0) / (2 * _NEIGHBOURS)
     return sum(math.log((contexts.get(feature, 0) + 0.5) / (total + 50.0)) for feature in features)
+
+
+def swapped_subjects(text: MatchedText) -> tuple[tuple[str, str], ...]:
+    """Pairs of values of one predicate with exchanged subjects, as strings "predicate of subject".
+
+    Either each value is attributed to the other's subject ("Gold is in group 12 and Silver in 11"), or one value occurs
+    only in clauses that name only the other's subject. A value is attributed to the subject in its clause if the clause
+    names exactly one, otherwise to the last subject before the value.
+    """
+    pairs: list[tuple[str, str]] = []
+    for (first, first_matches), (second, second_matches) in combinations(text.matches(), 2):
+        entities = {first.subject, first.object, second.subject, second.object}
+        if first.predicate != second.predicate or len(entities) < 4:
+            continue
+        names = [(span, name) for name in (first.subject, second.subject) for span in text.indexed.find_name(name)]
+        spans = [span for span, _ in names] + [*first_matches, *second_matches]
+        borders = [
+            match.start()
+            for match in _BORDER.finditer(text.indexed.text)
+            if not any(start <= match.start() < end for start, end in spans) and not _joins(match, names)
+        ]
+        clause_names: list[set[str | None]] = []
+        attributed: list[set[str | None]] = []
+        for matches in (first_matches, second_matches):
+            by_value = {span: _only_name(span, names, borders) for span in matches}
+            clause_names.append(set(by_value.values()))
+            attributed.append({name or _last_name_before(span, names) for span, name in by_value.items()})
+        exchanged = [{second.subject}, {first.subject}]
+        if attributed == exchanged or clause_names[0] == exchanged[0] or clause_names[1] == exchanged[1]:
+            pairs.append((f"{first.predicate} of {first.subject}", f"{second.predicate} of {second.subject}"))
+    return tuple(pairs)
+
+
+def _joins(border: re.Match[str], names: Collection[tuple[Span, str]]) -> bool:
+    """Whether the border is directly between two names: "Gold and Silver"."""
+    text = border.string
+    before, after = len(text[: border.start()].rstrip()), len(text) - len(text[border.end() :].lstrip())
+    return any(end == before for (_, end), _ in names) and any(start == after for (start, _), _ in names)
+
+
+def _only_name(value: Span, names: Collection[tuple[Span, str]], borders: Sequence[int]) -> str | None:
+    """The name in the clause of `value` if there is exactly one, else None; clauses end at the offsets `borders`."""
+    start = max((border for border in borders if border < value[0]), default=0)
+    end = min((border for border in borders if border >= value[1]), default=math.inf)
+    names_in_clause = {name for span, name in names if start <= span[0] and span[1] <= end}
+    return names_in_clause.pop() if len(names_in_clause) == 1 else None
+
+
+def _last_name_before(value: Span, names: Collection[tuple[Span, str]]) -> str | None:
+    return max(((span, name) for span, name in names if span[1] <= value[0]), default=(value, None))[1]

@@ -12,33 +12,24 @@ from itertools import pairwise
 
 from agggen.records import Triple
 from agggen.verification.lexicon import MAX_COVER, NEARLY_ALL
-from agggen.verification.matched import MatchedText
-from agggen.verification.values import FUNCTION_WORDS
+from agggen.verification.values import FUNCTION_WORDS, MatchedText
 
 _ITERATIONS = 5
-_MIN_SENTENCES = 20
-"""Minimum number of training sentences with a value of a predicate."""
-_MIN_SHARE = 0.95
-"""Minimum share of the texts with a value of a predicate in which the value's sentence has a cue."""
-_MIN_COUNT = 1.5
-"""Minimum expected count of a cue."""
-_MIN_RATIO = 3.0
-"""Minimum ratio of the rate of a predicate's cue in its sentences to the rate of the word in all sentences."""
+_MIN_SENTENCES = 20  # minimum number of training sentences with a value of a predicate
+_MIN_SHARE = 0.95  # minimum share of the texts with a value of a predicate in which the value's sentence has a cue
+_MIN_COUNT = 1.5  # minimum expected count of a cue
+_MIN_RATIO = 3.0  # minimum ratio of a cue's rate in its predicate's sentences to its rate in all sentences
 
-_MIN_WORD_SENTENCES = 30
-"""Minimum number of training sentences that contain a word of ``predicates_of``."""
-_MAX_BASE_SHARE = 0.5
-"""Maximum share of all sentences in which a predicate of a word of ``predicates_of`` has a value."""
+_MIN_WORD_SENTENCES = 30  # minimum number of training sentences that contain a word of ``predicates_of``
+_MAX_BASE_SHARE = 0.5  # maximum share of all sentences in which a predicate of a word of ``predicates_of`` has a value
 
 _Sentence = tuple[frozenset[str], tuple[str, ...]]
 """The possible cues of a sentence, and the predicates with values in it."""
 
 
 def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """The lexicon's ``cues`` and ``predicates_of``.
-
-    The cues of a predicate are the words of which it generates the largest shares, as few as `_MIN_SHARE` allows. A
-    predicate for which no number of words suffices has no cues.
+    """The lexicon's ``cues`` and ``predicates_of``. The cues of a predicate are the words of which it generates the
+    largest shares, as few as `_MIN_SHARE` allows; there are none if all its words do not suffice.
     """
     sentences = Counter[_Sentence]()
     for text in texts:
@@ -67,11 +58,7 @@ def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]]
 
 
 def _cues(texts: Sequence[MatchedText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``cues``.
-
-    Args:
-        shares: by predicate and possible cue, the share of the cue's occurrences that the predicate generates.
-    """
+    """The lexicon's ``cues``, from `shares`: by predicate and word, the share of the word that it generates."""
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
         largest_in_text: dict[int, float] = {}
@@ -100,10 +87,6 @@ def _predicates_of(
 ) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``predicates_of``: for each word, the predicates of which it may be a cue, and as many of those
     that generate it most often as have values in `NEARLY_ALL` of its sentences.
-
-    Args:
-        expected: see `_expected_counts`.
-        shares: see `_cues`.
     """
     with_word: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
     for (words, predicates), count in sentences.items():
@@ -130,10 +113,7 @@ def _predicates_of(
 
 
 def triples_without_cue(text: MatchedText, cues: Mapping[str, Collection[str]]) -> tuple[Triple, ...]:
-    """The triples whose values occur, but only in sentences without a cue of their predicate.
-
-    Predicates that are not in `cues` are skipped.
-    """
+    """The triples of predicates in `cues` whose values occur, but only in sentences without a cue of the predicate."""
     triples = text.record.triples
     has_cue: dict[int, bool] = {}
     for words, values in _sentences(text):
@@ -147,9 +127,7 @@ def triples_without_cue(text: MatchedText, cues: Mapping[str, Collection[str]]) 
 def foreign_words(
     text: MatchedText, predicates_of: Mapping[str, Collection[str]], predicates: Collection[str]
 ) -> tuple[str, ...]:
-    """The words of `predicates_of` in sentences without a value of their predicates: "born" in "Apollo 14 was born on
-    the NASA". Excludes words of one of `predicates`.
-    """
+    """The words of `predicates_of` in sentences without a value of their predicates, except words of `predicates`."""
     return tuple(
         word
         for words, values in _sentences(text)
@@ -161,9 +139,8 @@ def foreign_words(
 def _expected_counts(
     sentences: Mapping[_Sentence, int], predicate_counts: Mapping[str, int]
 ) -> dict[str, dict[str, float]]:
-    """By predicate and word: the expected number of sentences in which the predicate generates the word.
-
-    It is estimated by expectation maximisation. The predicate "" generates the words that express no predicate.
+    """By predicate and word: the expected number of sentences in which the predicate generates the word, estimated by
+    expectation maximisation. The predicate "" generates the words that express no predicate.
     """
     n_sentences = sum(sentences.values())
     rates: dict[str, dict[str, float]] = {}
@@ -187,9 +164,8 @@ def _expected_counts(
 
 
 def _sentences(text: MatchedText) -> Iterator[tuple[set[str], Sequence[int]]]:
-    """The possible cues of each sentence, and the indices of the triples that have a value in it.
-
-    Possible cues are words outside names and values that begin a sentence or are in lower case.
+    """The possible cues of each sentence (words outside names and values that begin it or are in lower case), and the
+    indices of the triples that have a value in it.
     """
     name_bounds = [bounds for span in text.spans if (bounds := text.indexed.words_in(span))]
     within_names = {number for first, end in name_bounds for number in range(first + 1, end)}  # "Ulm" in "A.F.C. Ulm"

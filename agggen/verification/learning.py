@@ -13,44 +13,41 @@ from agggen.verification.check import Checker
 from agggen.verification.contexts import learn_contexts
 from agggen.verification.cues import learn_cues
 from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, is_restricted
-from agggen.verification.matched import MatchedText
 from agggen.verification.record_words import forms, is_related, uncovered_ngrams
 from agggen.verification.roles import learn_roles
 from agggen.verification.templates import learn_articles, learn_templates
-from agggen.verification.values import FUNCTION_WORDS, OPINIONS
+from agggen.verification.values import FUNCTION_WORDS, OPINIONS, MatchedText
 from agggen.verification.variants import learn_booleans, learn_variants
 
-_MIN_STATEMENTS = 3
-"""Minimum number of distinct (subject, value) pairs in texts with a wording of a predicate."""
-_MIN_LOWER_SHARE = 0.05
-"""Minimum share of an ordinary word's occurrences inside sentences that begin with a small letter."""
-_MIN_VALUE_RATIO = 9
-"""Minimum ratio of a value word's (or value pair's) occurrences in values to its other occurrences."""
-_MIN_WORDING_SHARE = 0.01
-"""Minimum share of a predicate's texts that contain a wording of it."""
-_MIN_TRIPLES = 5
-"""Minimum number of triples with a frequent value of a predicate, and of occurrences of a value pair."""
-_MIN_IMPLYING_TEXTS = 30
-"""Minimum number of texts with a word or word pair that implies a predicate."""
-_MAX_OTHER_RATIO = 0.1
-"""Maximum ratio of an implying value's rate in texts with another value of its predicate to that in texts with it."""
-_MIN_ABSENT_RATIO = 3
-"""Minimum ratio of an implying value's rate in texts without its predicate to that in texts with another value."""
-_MAX_UNRELATED_RATIO = 2
-"""Maximum ratio of a value's share of the texts with an unrelated pair to its share of all texts."""
-_MAX_OPINION_SHARE = 0.25
-"""Maximum share of a predicate's texts that contain an opinion; a more frequent one expresses the predicate."""
-_MAX_IMPLIED_SHARE = 0.9
-"""Words cannot imply predicates of more than this share of the texts, since nearly all words co-occur with them."""
+_MIN_STATEMENTS = 3  # minimum number of distinct (subject, value) pairs in texts with a wording of a predicate
+_MIN_LOWER_SHARE = 0.05  # minimum share of an ordinary word's occurrences inside sentences that are in lower case
+_MIN_VALUE_RATIO = 9  # minimum ratio of a value word's (or value pair's) occurrences in values to its other occurrences
+_MIN_WORDING_SHARE = 0.01  # minimum share of a predicate's texts that contain a wording of it
+_MIN_TRIPLES = 5  # minimum number of triples with a frequent value of a predicate, and of occurrences of a value pair
+_MIN_IMPLYING_TEXTS = 30  # minimum number of texts with a word or word pair that implies a predicate
+# Ratios of an implying value's rate in texts with another value of its predicate to that in texts with it, and of its
+# rate in texts without its predicate to that in texts with another value.
+_MAX_OTHER_RATIO, _MIN_ABSENT_RATIO = 0.1, 3
+_MAX_UNRELATED_RATIO = 2  # maximum ratio of a value's share of texts with an unrelated pair to its share of all texts
+_MAX_OPINION_SHARE = 0.25  # an opinion in more than this share of a predicate's texts expresses the predicate
+_MAX_IMPLIED_SHARE = 0.9  # nearly all words co-occur with predicates of more than this share of the texts
 
 
 def learn(records: Sequence[Record]) -> Lexicon:
     """Learns a lexicon from training records and their references."""
     texts = [MatchedText.by_rule(record, reference.text) for record in records for reference in record.references]
     lower, value_words = _word_kinds(texts)
-    booleans = _boolean_predicates(records)
-    frequent_values = _frequent_values(records)
+    triples = [triple for record in records for triple in record.triples]
+    others = {triple.predicate for triple in triples if entity_words(triple.object).lower() not in BOOLEANS}
+    booleans = frozenset(triple.predicate for triple in triples) - others
+    counts = Counter((triple.object, triple.predicate) for triple in triples)
+    frequent_values = _grouped(pair for pair, count in sorted(counts.items()) if count >= _MIN_TRIPLES)
     frequent_words = {value: names for value, names in frequent_values.items() if value.isalpha() and value.islower()}
+    shared = {
+        value: names
+        for value, names in frequent_values.items()
+        if len(names) > 1 and value.lower() not in BOOLEANS and not value[:1].isupper()
+    }
     cues, predicates_of = learn_cues(texts)
     lexicon = Lexicon(
         variants=learn_variants(texts, booleans),
@@ -59,7 +56,7 @@ def learn(records: Sequence[Record]) -> Lexicon:
         value_words=value_words,
         lower=lower,
         value_pairs=_value_pairs(texts, frequent_words),
-        shared=_shared(frequent_values),
+        shared=shared,
         cues=cues,
         predicates_of=predicates_of,
         roles_after=learn_roles(texts),
@@ -74,36 +71,11 @@ def learn(records: Sequence[Record]) -> Lexicon:
     )
 
 
-def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
-    """The predicates that have only truth values."""
-    values: dict[str, set[str]] = defaultdict(set)
-    for record in records:
-        for triple in record.triples:
-            values[triple.predicate].add(entity_words(triple.object).lower())
-    return frozenset(name for name, objects in values.items() if objects <= BOOLEANS)
-
-
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """By first member of `pairs`: the second members."""
     groups: dict[str, list[str]] = defaultdict(list)
     for first, second in pairs:
         groups[first].append(second)
     return {first: tuple(members) for first, members in groups.items()}
-
-
-def _frequent_values(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
-    """By value: the predicates that have it in at least `_MIN_TRIPLES` triples."""
-    counts = Counter((triple.object, triple.predicate) for record in records for triple in record.triples)
-    return _grouped(pair for pair, count in sorted(counts.items()) if count >= _MIN_TRIPLES)
-
-
-def _shared(frequent_values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``shared``."""
-    return {
-        value: predicates
-        for value, predicates in frequent_values.items()
-        if len(predicates) > 1 and value.lower() not in BOOLEANS and not value[:1].isupper()
-    }
 
 
 def _value_pairs(texts: Sequence[MatchedText], frequent_values: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -177,9 +149,6 @@ def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset
 def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
     """The lexicon's ``wordings``: by predicate, restricted words that occur with several of its subjects and values but
     are neither part of its values nor licensed by the records.
-
-    Args:
-        lexicon: the other parts of the lexicon.
     """
     checker = Checker(lexicon)
     statements: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
@@ -232,10 +201,8 @@ def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: 
 def _implying_values(
     texts: Sequence[MatchedText], frequent_values: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
-    """By value that implies its predicate: the predicate; without `value_words`.
-
-    Such a value is rare in texts with another value of the predicate, but frequent in texts without the predicate,
-    where it is an unsupported word: "restaurant" in E2E.
+    """By value that implies its predicate: the predicate; without `value_words`. Such a value is rare in texts with
+    another value of the predicate, but frequent in texts without the predicate: "restaurant" in E2E.
     """
     predicate_of = {
         value: names[0] for value, names in frequent_values.items() if len(names) == 1 and value not in value_words
@@ -251,12 +218,11 @@ def _implying_values(
             mentioned[value, kind] += value in text_forms
     implied: dict[str, str] = {}
     for value, predicate in predicate_of.items():
-        if min(total[value, kind] for kind in ("same", "other", "absent")) < _MIN_IMPLYING_TEXTS:
-            continue
-        rates = {kind: mentioned[value, kind] / total[value, kind] for kind in ("same", "other", "absent")}
-        is_rare = rates["other"] <= _MAX_OTHER_RATIO * rates["same"]
-        if is_rare and rates["absent"] >= _MIN_ABSENT_RATIO * max(rates["other"], 1 - NEARLY_ALL):
-            implied[value] = predicate
+        counts = [total[value, kind] for kind in ("same", "other", "absent")]
+        if min(counts) >= _MIN_IMPLYING_TEXTS:
+            same, other, absent = (mentioned[value, kind] / total[value, kind] for kind in ("same", "other", "absent"))
+            if other <= _MAX_OTHER_RATIO * same and absent >= _MIN_ABSENT_RATIO * max(other, 1 - NEARLY_ALL):
+                implied[value] = predicate
     return implied
 
 

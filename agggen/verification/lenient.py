@@ -33,8 +33,8 @@ THRESHOLD = 0.6
 """The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers are 96.5 and 0.7 %."""
 
 _REMARK = re.compile(r"\s*\([^)]*\)")  # optional: "Bolt (comicsCharacter)", "75.3 (square kilometres)"
+# number words that the aligner does not normalise
 _NUMBER_WORDS = {word: str(number) for number, word in enumerate((*SMALL_NUMBERS[13:], "twenty"), start=13)}
-"""Number words that the aligner does not normalise."""
 _NUMBER_WORD = re.compile(rf"\b(?:{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
 _INITIALS = re.compile(r"(?<![\w.])[A-Z](?:\.? ?[A-Z]\b)+\.?")
 _CODE = re.compile(r"\b([A-Za-z]{1,3})-(?=\d)")
@@ -70,47 +70,30 @@ class Mentions:
         return tuple(check.triple for check in self.checks if not check.mentioned)
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What a text must contain to mention an object."""
-
-    weights: dict[str, float]
-    """Weight of each word in the aligner's normal form; empty if the object has none."""
-    literal: str
-    """The object without remarks."""
-    acronym: str | None
-    """An acronym that may replace the object: MIT. None for fewer than three capitalised words."""
-    final_letter: re.Pattern[str] | None
-    """Matches the last two words of an object like Serie A, whose last letter the aligner ignores; None for others."""
-
-
 def find_mentions(record: Record, text: str) -> Mentions:
     """Checks for each triple of `record` whether `text` mentions it."""
     return Mentions(tuple(_check_triple(triple, text) for triple in record.triples))
 
 
 def _check_triple(triple: Triple, text: str) -> MentionCheck:
-    """The check of one triple by the E2E phrases for its object, or otherwise by the words of its object.
-
-    For the values "yes" and "no", the words of the predicate must occur; negation is ignored, except for E2E's
+    """For the values "yes" and "no", the words of the predicate must occur; negation is ignored, except for E2E's
     familyFriendly, which has phrases.
     """
     slot = slot_of(triple.predicate)
     if slot is not None and has_patterns(slot, triple.object):
         mentioned = expresses(text, slot, triple.object)
         return MentionCheck(triple, mentioned, f"{'a' if mentioned else 'no'} phrase for {slot} {triple.object!r}")
-    target = _target(triple.object)
-    weights = target.weights
+    weights, literal, acronym, final_letter = _target(triple.object)
     if triple.object.lower() in ("yes", "no"):
         weights = dict.fromkeys(words(triple.predicate), 1.0)
     if not weights:  # function words or punctuation only
-        mentioned = target.literal.casefold() in text.casefold()
-        return MentionCheck(triple, mentioned, f"{target.literal!r} {'occurs' if mentioned else 'does not occur'}")
+        mentioned = literal.casefold() in text.casefold()
+        return MentionCheck(triple, mentioned, f"{literal!r} {'occurs' if mentioned else 'does not occur'}")
     text_words, acronyms = _text_words(text)
-    if target.acronym in acronyms:
-        return MentionCheck(triple, True, f"acronym {target.acronym}")
-    if target.final_letter is not None and not target.final_letter.search(text):
-        return MentionCheck(triple, False, f"{target.literal!r} does not occur with its last letter")
+    if acronym in acronyms:
+        return MentionCheck(triple, True, f"acronym {acronym}")
+    if final_letter is not None and not final_letter.search(text):
+        return MentionCheck(triple, False, f"{literal!r} does not occur with its last letter")
     absent = [word for word in weights if word not in text_words]
     share = 1 - sum(weights[word] for word in absent) / sum(weights.values())
     reason = f"{100 * share:.0f} % of its words" + (f"; missing: {', '.join(absent)}" if absent else "")
@@ -137,7 +120,10 @@ def _text_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _target(value: str) -> _Target:
+def _target(value: str) -> tuple[dict[str, float], str, str | None, re.Pattern[str] | None]:
+    """What a text must contain to mention an object: (weights of words in the aligner's normal form, literal without
+    remarks, acronym, expression for the last two words if the aligner ignores the last letter: Serie A).
+    """
     literal = _REMARK.sub("", value).strip().strip('"') or value
     normal = re.sub(r"(?<=\d),(?=\d{3}\b)", "", _UNIT.sub("", _normal(literal)))
     head, _, qualifier = normal.partition(",")
@@ -151,4 +137,4 @@ def _target(value: str) -> _Target:
     letter = None
     if (last := _LAST_LETTER.search(head)) and not words(last[2]):
         letter = re.compile(rf"\b{re.escape(last[1])}[\s_-]+{last[2]}\b", re.IGNORECASE)
-    return _Target(weights, literal, capitals if len(capitals) > 2 else None, letter)
+    return weights, literal, capitals if len(capitals) > 2 else None, letter

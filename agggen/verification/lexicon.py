@@ -25,8 +25,7 @@ from agggen.verification.normal import Word
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
-_PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")
-"""Matches a name, a year or a date."""
+_PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")  # matches a name, a year or a date
 _WordingsByValue = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
 NEARLY_ALL = 0.985
 """Minimum share of the occurrences of a word in training texts for which a rule that is learned for it holds."""
@@ -84,10 +83,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, data: object, source: str = "a lexicon") -> Lexicon:
-        """The lexicon in the form of :meth:`as_dict`; missing parts are empty.
-
-        Args:
-            source: the file of the lexicon, for error messages.
+        """The lexicon in the form of :meth:`as_dict`, read from `source`; missing parts are empty.
 
         Raises:
             BundleError: `data` has an unknown part or a wrong type.
@@ -100,11 +96,7 @@ class Lexicon:
 
     @classmethod
     def read(cls, path: Path) -> Lexicon:
-        """Reads a lexicon from a JSON file.
-
-        Raises:
-            BundleError: the file cannot be read or is not a lexicon.
-        """
+        """Reads a lexicon from a JSON file; raises `BundleError` if it cannot be read or is not a lexicon."""
         try:
             return cls.of(read_json(path), str(path))
         except OSError as error:
@@ -128,22 +120,29 @@ class Lexicon:
         is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
         pairs = ((self, other), (other, self))
-        booleans = {
+        merged: dict[str, Any] = {
+            name: {**getattr(other, name), **getattr(self, name)} for name in ("templates", "phrases", "articles")
+        }
+        for name in ("variants", "wordings", "value_pairs", "shared", "unrelated_pairs"):
+            merged[name] = _union(getattr(self, name), getattr(other, name))
+        merged["booleans"] = {
             name: _union(self.booleans.get(name, {}), other.booleans.get(name, {}))
             for name in {**self.booleans, **other.booleans}
         }
-        contexts = {
+        merged["contexts"] = {
             name: dict(Counter(self.contexts.get(name, {})) | Counter(other.contexts.get(name, {})))
             for name in {**self.contexts, **other.contexts}
         }
+        merged["lower"] = self.lower | other.lower
         ordinary = (self.lower - self.value_words) | (other.lower - other.value_words)
-        implies = {
+        merged["value_words"] = (self.value_words | other.value_words) - ordinary
+        merged["implies"] = {
             word: name
             for lexicon, other_lexicon in reversed(pairs)
             for word, name in lexicon.implies.items()
             if other_lexicon.implies.get(word, "" if other_lexicon.lower.issuperset(word.split()) else name) == name
         }
-        cues = {
+        merged["cues"] = {
             name: words
             for name, words in _union(self.cues, other.cues).items()
             if all(name in lexicon.cues or name not in lexicon.contexts for lexicon, _ in pairs)
@@ -154,7 +153,8 @@ class Lexicon:
                 # an ordinary word of one lexicon may express any predicate that only this lexicon has
                 unshared = lexicon.contexts.keys() - other_lexicon.contexts.keys() if word in lexicon.lower else ()
                 predicates_of.setdefault(word, set()).update(lexicon.predicates_of.get(word, unshared))
-        roles_after = {
+        merged["predicates_of"] = {word: tuple(sorted(names)) for word, names in predicates_of.items()}
+        merged["roles_after"] = {
             words: roles
             for words, roles in _union(self.roles_after, other.roles_after).items()
             if all(
@@ -162,22 +162,7 @@ class Lexicon:
                 for lexicon, _ in pairs
             )
         }
-        combined: dict[str, Any] = {
-            name: {**getattr(other, name), **getattr(self, name)} for name in ("templates", "phrases", "articles")
-        }
-        for name in ("variants", "wordings", "value_pairs", "shared", "unrelated_pairs"):
-            combined[name] = _union(getattr(self, name), getattr(other, name))
-        return Lexicon(
-            booleans=booleans,
-            contexts=contexts,
-            value_words=(self.value_words | other.value_words) - ordinary,
-            lower=self.lower | other.lower,
-            implies=implies,
-            cues=cues,
-            predicates_of={word: tuple(sorted(names)) for word, names in predicates_of.items()},
-            roles_after=roles_after,
-            **combined,
-        )
+        return Lexicon(**merged)
 
 
 def _union(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

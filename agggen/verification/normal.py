@@ -22,12 +22,10 @@ Span = tuple[int, int]
 
 
 def word_list(text: str) -> tuple[str, ...]:
-    """The space-separated words of a string, in order."""
     return tuple(text.split())
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The space-separated words of a string, as a set."""
     return frozenset(text.split())
 
 
@@ -93,8 +91,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_PLAIN = re.compile(r"\s*(?P<word>[^\W\d_]+)(?=[\s.,;:!?)]|$)")
-"""A fast path for ordinary words, except those in ``_NOT_PLAIN``, which only ``_TOKEN`` handles."""
+_PLAIN = re.compile(r"\s*(?P<word>[^\W\d_]+)(?=[\s.,;:!?)]|$)")  # a fast path for ordinary words not in `_NOT_PLAIN`
 _NOT_PLAIN = frozenset(
     ("minus", "negative", *_MONTH_NUMBER, *(part for name in _NUMBER_WORDS for part in name.split("-")))
 )
@@ -108,25 +105,19 @@ def containing(span: Span, spans: Iterable[Span]) -> list[Span]:
 
 
 def overlap(left: Span, right: Span) -> bool:
-    """Whether two spans have a character in common."""
     return left[0] < right[1] and right[0] < left[1]
 
 
 class Word(NamedTuple):
-    """A word, number, date or unit of a text."""
+    """A word, number, date or unit in the characters ``[start, end)`` of a text."""
 
-    form: str
-    """The normal form, which is compared."""
+    form: str  # the normal form, which is compared
     start: int
     end: int
-    """Character offsets of the word, ``[start, end)``."""
-    raw: str
-    """The surface form."""
+    raw: str  # the surface form
     kind: Kind
-    initial: bool
-    """Whether the word begins a sentence."""
-    optional: Literal["", "article", "possessive"] = ""
-    """The reason why comparisons may omit the word; empty if they may not."""
+    initial: bool  # whether the word begins a sentence
+    optional: Literal["", "article", "possessive"] = ""  # why comparisons may omit the word; empty if they may not
 
     @property
     def spelled(self) -> bool:
@@ -142,14 +133,13 @@ def fold(text: str) -> str:
 
 
 def _number_form(text: str) -> str:
-    """The normal form of a number in digits, which may follow a sign or the word "minus"."""
     negative = text[0] in "-\u2212\u2013" or not (text[0].isdigit() or text[0] == ".")
     value = Decimal(re.sub(r"^[^\d.]+", "", text).replace(",", ""))
     return _decimal(value.copy_negate() if negative else value)
 
 
 def _spelled_number_form(text: str) -> str:
-    """The normal form of a number in words: ``-21`` for "minus twenty-one"."""
+    """``-21`` for "minus twenty-one"."""
     sign, name = re.fullmatch(r"(?:(minus|negative)\s+)?(.+)", fold(text)).groups()  # type: ignore[union-attr]
     value = _NUMBER_WORDS[re.sub(r"\s", "-", name)]
     return str(-value if sign else value)
@@ -169,14 +159,13 @@ def _date_form(year: str, month: str, day: str) -> str | None:
     return f"{int(year)}-{number}-{int(day)}" if 1 <= number <= 12 and 1 <= int(day) <= 31 else None
 
 
-_DATE_PARTS = {
+_DATE_PARTS = {  # the order of the groups in the date expressions of `_TOKEN`
     "iso": ("year", "month", "day"),
     "dotted": ("day", "month", "year"),
     "day": ("day", "month", "year"),
     "month": ("month", "day", "year"),
 }
-"""The order of the groups in the date expressions of ``_TOKEN``."""
-_FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
+_FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {  # the kinds and normal forms of other groups of `_TOKEN`
     "ordinal": ("ordinal", lambda raw: f"{_number_form(raw[:-2])}th"),
     "number": ("number", _number_form),
     "spelled": ("number", _spelled_number_form),
@@ -184,11 +173,10 @@ _FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
     "percent": ("unit", str),
     "sign": ("word", {"+": "plus", "#": "sharp"}.__getitem__),
 }
-"""The kind of word and the normal form of the other groups of ``_TOKEN``."""
 
 
 def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
-    """The words of `text`, where a multiplier (``million``) is a separate word; arguments as in `words`."""
+    """As `words`, but a multiplier (``million``) is a separate word."""
     text = text.translate(_SUBSCRIPTS)
     position = 0
     while True:
@@ -211,16 +199,9 @@ def _single_words(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                 yield Word(form, start, end, raw, "date", begins_sentence)
                 continue
             if group == "dotted":
-                for part in re.finditer(r"\d+", raw):
-                    part_start, part_end = start + part.start(), start + part.end()
-                    yield Word(
-                        _number_form(part.group()),
-                        part_start,
-                        part_end,
-                        part.group(),
-                        "number",
-                        begins_sentence and part_start == start,
-                    )
+                for part in re.compile(r"\d+").finditer(text, start, end):
+                    yield Word(_number_form(part[0]), *part.span(), part[0], "number", begins_sentence)
+                    begins_sentence = False
                 continue
             # Split the date: yield its first number or word, and continue after that.
             first = re.compile(r"(\d+)(?:st|nd|rd|th)?|[^\W\d_]+").match(text, start)
@@ -328,14 +309,9 @@ class LetterIndex:
             self._indices.append((text, starts, ends))
 
     def find(self, strings: Sequence[str]) -> Iterator[Span]:
-        """The word spans ``[first, last)`` whose letters without ``OMITTED[k]`` are ``strings[k]``, for any k."""
-        searched: tuple[int, str] | None = None
-        for index, string in zip(self._indices, strings, strict=True):
-            text, starts, ends = index
-            if not string or string not in text or searched == (id(index), string):
-                continue
-            searched = id(index), string
-            offset = text.find(string)
+        """Yields word spans ``[first, last)`` whose letters without ``OMITTED[k]`` are ``strings[k]``, for each k."""
+        for (text, starts, ends), string in zip(self._indices, strings, strict=True):
+            offset = text.find(string) if string else -1
             while offset >= 0:
                 first, last = starts.get(offset), ends.get(offset + len(string))
                 if first is not None and last is not None:

@@ -11,8 +11,7 @@ from agggen.text.linearise import entity_words
 from agggen.verification.normal import Span, containing, overlap
 from agggen.verification.values import REMARK, TextIndex, value_wordings
 
-_SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")
-"""A season and its competition: ``2014-15 Serie A``."""
+_SEASON = re.compile(r"(\d{4}(?:[-\u2013]\d{2,4})?) (.+)")  # a season and its competition: ``2014-15 Serie A``
 
 
 @lru_cache(maxsize=1 << 14)
@@ -34,9 +33,8 @@ def lacks_separator(value: str, text: str) -> bool:
 def value_parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
     """The parts of a value that a text may mention in any order; empty if the value is indivisible.
 
-    Values are split at commas and conjunctions (``Austin``, ``Texas``), before a final number with its preposition, if
-    any (``MIT``, ``in 1963``), after a season (``2014-15``, ``Serie A``), and before a final name (``Prime Minister of
-    Romania``) that is one of `entities`, the subjects and objects of the record.
+    Values are split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``in 1963``),
+    after a season (``2014-15``, ``Serie A``), and before a final name of `entities` (``Prime Minister of Romania``).
     """
     literal = REMARK.sub("", entity_words(value)).strip()
     if "," in literal or re.search(r" (?:and|or) ", literal):
@@ -55,9 +53,8 @@ def value_parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
 def find_parts(parts: Sequence[str], indexed: TextIndex, starts: Collection[int]) -> Span | None:
     """The span of the first of `parts` (see `value_parts`); None unless one sentence mentions all parts, in any order.
 
-    Args:
-        starts: the offsets of other names and values; only these may follow the first part after a comma or
-            preposition: "Austin, Ohio" does not mention ``Austin, Texas``.
+    Only parts, and names and values at `starts`, may follow the first part after a comma or preposition: "Austin, Ohio"
+    does not mention ``Austin, Texas``.
     """
     spans = [indexed.find(*value_wordings(part)) for part in dict.fromkeys(parts)]
     for first in sorted(spans[0]) if spans and all(spans) else ():
@@ -73,10 +70,7 @@ def find_name_parts(name: str, name_spans: Mapping[str, Collection[Span]], index
     """The span of the part of a name before its comma, if one sentence mentions all parts of the name: "Auburn is part
     of Lee County, Alabama" names ``Auburn, Alabama``.
 
-    Empty if another name of the record begins with the same part, or the span is inside a longer name.
-
-    Args:
-        name_spans: the spans of the record's names that occur in full.
+    Empty if another name of the record begins with the same part, or the span is inside one of the full `name_spans`.
     """
     literal = entity_words(name)
     short, comma, _ = literal.partition(", ")
@@ -89,7 +83,7 @@ def find_name_parts(name: str, name_spans: Mapping[str, Collection[Span]], index
 
 
 def _has_disjoint_choice(choices: Sequence[Collection[Span]]) -> bool:
-    """Whether one span of each collection can be chosen without overlap (greedily, smallest collections first)."""
+    """Whether one span of each collection can be chosen (greedily) without overlap."""
     chosen: list[Span] = []
     for spans in sorted(choices, key=len):
         disjoint = [span for span in spans if not any(overlap(span, chosen_span) for chosen_span in chosen)]

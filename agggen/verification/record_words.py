@@ -10,9 +10,8 @@ from itertools import pairwise, zip_longest
 from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.lexicon import Lexicon
-from agggen.verification.matched import MatchedText
 from agggen.verification.normal import MONTHS, Word, fold, words
-from agggen.verification.values import COUNTRIES
+from agggen.verification.values import COUNTRIES, MatchedText
 
 _DERIVED_SUFFIXES = ("s", "n", "ese", "ish", "ic", "i")
 
@@ -26,22 +25,14 @@ def names(record: Record) -> frozenset[str]:
 @lru_cache(maxsize=1 << 14)
 def repeated_word_pairs(name: str) -> frozenset[tuple[str, str]]:
     """Pairs of equal adjacent words in a name (``Duran Duran``)."""
-    forms = [word.form for word in words(entity_words(name))]
-    return frozenset(pair for pair in pairwise(forms) if pair[0] == pair[1])
-
-
-@lru_cache(maxsize=1 << 14)
-def is_small_number(value: str) -> bool:
-    """Whether the value is a single number below 1000."""
-    tokens = words(entity_words(value))
-    return len(tokens) == 1 and tokens[0].kind == "number" and abs(float(tokens[0].form)) < 1000
+    pairs = pairwise(word.form for word in words(entity_words(name)))
+    return frozenset(pair for pair in pairs if pair[0] == pair[1])
 
 
 @lru_cache(maxsize=1 << 14)
 def value_type(value: str) -> str:
     """The type of a value: ``number`` (with or without a unit), ``date`` or ``words``."""
-    tokens = words(entity_words(value))
-    kinds = {word.kind for word in tokens}
+    kinds = {word.kind for word in words(entity_words(value))}
     if kinds <= {"number", "unit"}:
         return "number"
     return "date" if kinds == {"date"} else "words"
@@ -49,7 +40,6 @@ def value_type(value: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def capitalised_forms(name: str) -> frozenset[str]:
-    """The normal forms of the capitalised words of a name."""
     return frozenset(word.form for word in words(entity_words(name)) if word.kind == "word" and word.raw[:1].isupper())
 
 
@@ -85,12 +75,8 @@ def is_related(word: Word, form: str) -> bool:
 
 
 def unsupported_words(text: MatchedText, lexicon: Lexicon, allowed: Collection[str]) -> tuple[str, ...]:
-    """Words and word pairs that imply a predicate ("five star") or a word ("popular") that the record lacks.
-
-    Empty if a predicate of the record is unknown from training, since any word may express it.
-
-    Args:
-        allowed: the normal forms that the record's triples license.
+    """Words and word pairs that imply a predicate ("five star") or a word ("popular") that the record lacks, except
+    words related to `allowed` forms. Empty if a predicate is unknown from training, since any word may express it.
     """
     predicates = {triple.predicate for triple in text.record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
@@ -108,10 +94,7 @@ def unsupported_words(text: MatchedText, lexicon: Lexicon, allowed: Collection[s
 
 
 def uncovered_ngrams(tokens: Sequence[Word], covered: Sequence[bool]) -> Iterator[tuple[str, tuple[Word, ...]]]:
-    """Yields (normal form, words) of each word outside values and names, and of each pair of such words ("main dish").
-
-    A pair does not cross the border of a sentence.
-    """
+    """Yields (normal form, words) of each uncovered word, and of pairs of such words in a sentence ("main dish")."""
     outside = [None if covered else word for word, covered in zip(tokens, covered, strict=True)]
     for word, following in zip_longest(outside, outside[1:]):
         if word:

@@ -9,14 +9,12 @@ from itertools import chain, pairwise
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.matched import MatchedText
 from agggen.verification.normal import MONTHS, Span, Word, overlap, words
 from agggen.verification.partial_mentions import list_items
 from agggen.verification.record_words import capitalised_forms, forms, repeated_word_pairs
-from agggen.verification.values import FUNCTION_WORDS
+from agggen.verification.values import FUNCTION_WORDS, MatchedText
 
-_ADJACENT = re.compile(r"\s+|\s*[-\u2013/]\s*")
-"""The characters between two adjacent words, without other punctuation."""
+_ADJACENT = re.compile(r"\s+|\s*[-\u2013/]\s*")  # the characters between two adjacent words, without other punctuation
 
 
 def repeated_words(text: MatchedText) -> tuple[str, ...]:
@@ -36,7 +34,7 @@ def repeated_words(text: MatchedText) -> tuple[str, ...]:
         for start in range(len(tokens) - 2 * length + 1):
             middle, end = start + length, start + 2 * length
             left, right = tokens[start], tokens[middle]
-            if left.form != right.form or word_forms[start:middle] != word_forms[middle:end] or right.initial:
+            if word_forms[start:middle] != word_forms[middle:end] or right.initial:
                 continue
             if length > 1:  # allows "Faber and Faber and"
                 is_allowed = any(first <= tokens[middle - 1].start and right.end <= last for first, last in text.spans)
@@ -59,22 +57,15 @@ def _values_beside_own_words(text: MatchedText) -> Iterator[str]:
         if (word_span := text.indexed.words_in(span)) is None:
             continue
         first, end = word_span
-        own_forms = {
-            form for word in tokens[first:end] if not word.optional for form in _forms_of(word)
-        } - FUNCTION_WORDS
+        own_forms = {word.form for word in tokens[first:end] if word.kind != "date" and not word.optional}
+        for year, month, day in (word.form.split("-") for word in tokens[first:end] if word.kind == "date"):
+            own_forms |= {year, MONTHS[int(month) - 1], day}
+        own_forms -= FUNCTION_WORDS
         for neighbour, left, right in ((first - 1, first - 1, first), (end, end - 1, end)):
             if not 0 <= neighbour < len(tokens) or text.covered[neighbour] or tokens[neighbour].form not in own_forms:
                 continue
             if _ADJACENT.fullmatch(string, tokens[left].end, tokens[right].start) and not tokens[right].initial:
                 yield string[tokens[min(left, first)].start : tokens[max(right, end - 1)].end]
-
-
-def _forms_of(word: Word) -> tuple[str, ...]:
-    """The normal form of a word, or those of a date's year, month and day."""
-    if word.kind != "date":
-        return (word.form,)
-    year, month, day = word.form.split("-")
-    return year, MONTHS[int(month) - 1], str(int(day))
 
 
 def repeated_values(text: MatchedText) -> tuple[str, ...]:

@@ -11,8 +11,7 @@ from agggen.records import Record, Triple
 from agggen.verification.normal import Span
 from agggen.verification.values import MatchKind
 
-_FAULTS = {"part": "incomplete", "missing": "missing"}
-"""By kind of `ValueCheck`: the fault in messages."""
+_FAULTS = {"part": "incomplete", "missing": "missing"}  # by kind of `ValueCheck`: the fault in messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from agggen.verification.lexicon import MAX_COVER, NEARLY_ALL
-from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Span, containing
-from agggen.verification.values import FUNCTION_WORDS
+from agggen.verification.values import FUNCTION_WORDS, MatchedText
 
 Roles = frozenset[str]
 """``{"subject of leaderName", "object of birthPlace"}``"""
 
-_MAX_WORDS = 3
-"""Maximum number of words before a name."""
-_MIN_NAMES = 20
-"""Minimum number of names after a word sequence in training texts."""
-_MAX_BASE_SHARE = 0.2
-"""Maximum share of all names that have one of the roles of a word sequence."""
+_MAX_WORDS = 3  # maximum number of words before a name
+_MIN_NAMES = 20  # minimum number of names after a word sequence in training texts
+_MAX_BASE_SHARE = 0.2  # maximum share of all names that have one of the roles of a word sequence
 
 
 def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
@@ -57,8 +53,7 @@ def wrong_roles(
 ) -> tuple[Span, ...]:
     """The spans of names that have none of the roles of the words before them: "published by PS3523".
 
-    Args:
-        known_predicates: those of the training texts; names in triples of other predicates are ignored.
+    Names in triples of predicates other than `known_predicates`, those of the training texts, are ignored.
     """
     return tuple(
         span
@@ -84,10 +79,7 @@ def _names(text: MatchedText) -> Iterator[tuple[Span, Roles]]:
 
 
 def _words_before(text: MatchedText, span: Span) -> Iterator[str]:
-    """Yields the last 1 to `_MAX_WORDS` words before a name in its sentence, as strings; other names are ``*``.
-
-    Sequences without a content word are left out.
-    """
+    """Yields the last 1 to `_MAX_WORDS` words before a name in its sentence, with a content word; names are ``*``."""
     bounds = text.indexed.words_in(span)
     start = bounds[0] if bounds else 0
     before: list[str] = []

@@ -14,17 +14,16 @@ from agggen.verification.lexicon import Lexicon, is_restricted, phrase_key
 from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
-_MIN_TEXTS = 3
-"""Minimum number of occurrences of a template in longer texts, and of texts with a name in `learn_articles`."""
+_MIN_TEXTS = 3  # minimum number of occurrences of a template in longer texts, and of texts with an article's name
 _NOUN_PHRASE_CONTINUES = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 _PREPOSITION = "(?:of|in|for|to|from|at|on|by)"
 _SUBJECT_IS_X_OF_OBJECT = re.compile(
     rf"(?:The )?\{{subject\}} (?:is|was|are|were) (?:an?|the) (.+?) {_PREPOSITION} (?:the )?\{{object\}}"
 )
+# Signs of a bad template: a beginning as in "Ulm mayor is Ann", or symbols that may belong to a single value
 _DOUBTFUL = re.compile(r"^(?:The )?\{subject\} (?:[a-z]+ ){1,3}(?:is|are|was|were)\b|[\"~]")
-"""Signs of a bad template: a beginning as in "Ulm mayor is Ann", or symbols that may belong to a single value."""
+# Stems of words of a predicate that its template need not have: "Ulm was founded in 850" for ``foundingDate``
 _GENERAL = frozenset(("coun", "date", "feet", "numb", "size", "tota"))
-"""Stems of words of a predicate that its template need not have: "Ulm was founded in 850" for ``foundingDate``."""
 _PLURAL_VERB = re.compile(r"\{subject\} (?:are|have|do|were|belong)\b")
 _PREPOSITION_LAST = re.compile(rf"\b{_PREPOSITION}$")
 
@@ -33,11 +32,8 @@ def learn_templates(
     records: Sequence[Record], lexicon: Lexicon, frequent_values: Mapping[str, Collection[str]]
 ) -> dict[str, str]:
     """The lexicon's ``templates``: by predicate, the most frequent template in texts of single triples or, if this one
-    is rare, in these texts and in sentences of longer texts that express one triple.
-
-    Args:
-        lexicon: the other parts of the lexicon.
-        frequent_values: by frequent value, its predicates.
+    is rare, in these texts and in sentences of longer texts that express one triple. `frequent_values` are those of the
+    records, with their predicates.
     """
     counts = _delexicalised(_single_triples(records), lexicon, frequent_values)
     learned = {predicate for predicate, templates in counts.items() if max(templates.values()) >= _MIN_TEXTS}
@@ -50,9 +46,7 @@ def learn_templates(
 
 
 def _best(predicate: str, templates: Counter[str]) -> str:
-    """The most frequent template; of several, the first that is not `_DOUBTFUL`, then the one with the fewest missing
-    stems of the predicate, then the shortest.
-    """
+    """The most frequent template; of several, one that is not `_DOUBTFUL`, has most stems of `predicate`, is short."""
     predicate_stems = _stems(predicate_words(predicate)) - _GENERAL
 
     def cost(template: str) -> tuple[int, bool, int, int, str]:
@@ -63,7 +57,6 @@ def _best(predicate: str, templates: Counter[str]) -> str:
 
 
 def _single_triples(records: Iterable[Record]) -> Iterator[tuple[Triple, str]]:
-    """Yields (triple, text) for the texts of records with one triple."""
     for record in records:
         if len(record.triples) == 1:
             yield from ((record.triples[0], reference.text) for reference in record.references)

@@ -4,62 +4,55 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Literal, get_args
 
+from agggen.records import Record, Triple
 from agggen.text.linearise import CAMEL_CASE, entity_words
 from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word, letters, word_set, words
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
+Matches = Mapping[Span, MatchKind]
+"""By span of a text that mentions a value: the kind of wording."""
 
-FUNCTION_WORDS = word_set(
+FUNCTION_WORDS = word_set(  # values that consist of these words are compared case-sensitively
     "a along also an and are as at be been but by can did do for from had has have he her his i if in is it its may "
     "me my no not of on or our out she so than that the them then there these they this to up us was we were what "
     "when where which who whom whose will with yes you your one"
 )
-"""Values that consist of these words are compared case-sensitively."""
-
-OPINIONS = word_set(
+OPINIONS = word_set(  # subjective adjectives, which people add although the record does not support them
     "acclaimed beautiful charming delicious famous iconic impressive legendary lovely nice notable popular "
     "prestigious renowned tasty traditional typical"
 )
-"""Subjective adjectives, which people add although the record does not support them."""
-OPENERS = word_set(
+OPENERS = word_set(  # words that often begin a sentence, and are then not names
     "accordingly additionally afterwards although another because besides consequently conversely currently despite "
     "due during each every finally formerly further furthermore hence here however incidentally indeed initially "
     "instead interestingly lastly later likewise meanwhile moreover nevertheless nobody nonetheless nothing now "
     "originally otherwise overall previously recently secondly similarly since some sometimes still such therefore "
     "though through throughout thus today together typically under unlike until usually while within yet"
 )
-"""Words that often begin a sentence, and are then not names."""
 
-REMARK = re.compile(r"\s*\([^()]{0,100}\)")
-"""A remark in brackets: ``75.3 (square kilometres)``."""
+REMARK = re.compile(r"\s*\([^()]{0,100}\)")  # a remark in brackets: ``75.3 (square kilometres)``
 _BRACKETS = re.compile(r"[()]")
 _NEGATIONS = frozenset(("not", "no", "non", "never", "without", "isn", "doesn", "don", "aren", "isnt", "doesnt", "t"))
 _NEXT_SENTENCE = re.compile(r"[a-z0-9)][a-z0-9)][.!?][\"')\u201d]*\s+[\"'(\u201c]*[A-Z]")
 _YEARS = re.compile(r"^(\d\d)(\d\d)([-\u2013])(\d\d)$")
-_MAX_REWORDED_CHARACTERS = 200
-"""Longer values have no variants, since the number of variants grows with the length."""
+_MAX_REWORDED_CHARACTERS = 200  # longer values have no variants, since the number of variants grows with the length
 _CONNECTORS = ("in", "of", "at", "and", "on", "by", "with")
 _GENERIC_HEADS = ("language", "languages", "people", "architecture", "cuisine", "area")
 COUNTRIES = {
     "United States": ("US", "U.S.", "USA", "U.S.A.", "United States of America"),
     "United Kingdom": ("UK", "U.K."),
 }
-"""By country: its other names."""
 _DETERMINERS = frozenset(("the", "this", "that", "each", "every", "any", "another", "no", "some", "which"))
 _LETTER_BEFORE = re.compile(r"\b[^\W\d_]\.$")
 _LETTER_AFTER = re.compile(r"\.[^\W\d_]\b")
-_CURRENCY_SIGN = re.compile(r"[$\u00a3\u20ac\u00a5]")
-_CURRENCIES = {"yen": "\u00a5"} | {
-    f"{name}{plural}": sign
-    for name, sign in (("dollar", "$"), ("pound", "\u00a3"), ("euro", "\u20ac"))
-    for plural in ("", "s")
-}
+_CURRENCY_SIGN = re.compile(r"[$£€¥]")
+_CURRENCIES = {"yen": "¥", "dollar": "$", "dollars": "$", "pound": "£", "pounds": "£", "euro": "€", "euros": "€"}
 _ISO_DATE = re.compile(r"^(\d{4})-(0?[1-9]|1[0-2])-(0?[1-9]|[12]\d|3[01])$", re.ASCII)
 
 
@@ -67,21 +60,14 @@ _ISO_DATE = re.compile(r"^(\d{4})-(0?[1-9]|1[0-2])-(0?[1-9]|[12]\d|3[01])$", re.
 class Wording:
     """A wording of a value, with conditions on its context in a text."""
 
-    strings: tuple[str, ...]
-    """The wording's `letters`, for each set of ``normal.OMITTED``."""
+    strings: tuple[str, ...]  # the wording's `letters`, for each set of ``normal.OMITTED``
     kind: MatchKind
-    dates: bool
-    """Whether a date is one word of the text."""
-    exact: tuple[str, ...] = ()
-    """The words to compare case-sensitively; empty if case is ignored."""
-    unit: str = ""
-    """The unit in the value's remark, ``(square metres)``; another unit must not follow the match."""
-    remark: str = ""
-    """The letters of the value's remark if this wording omits it; another remark must not follow the match."""
-    money: str = ""
-    """The value's currency signs; other currency signs must not be adjacent to the match."""
-    negated: bool | None = None
-    """Whether a negation must precede the match (True) or must not (False); None: both are accepted."""
+    dates: bool  # whether a date is one word of the text
+    exact: tuple[str, ...] = ()  # the words to compare case-sensitively; empty if case is ignored
+    unit: str = ""  # the unit in the value's remark, ``(square metres)``; another unit must not follow the match
+    remark: str = ""  # the letters of the value's remark if this wording omits it; no other remark may follow the match
+    money: str = ""  # the value's currency signs; other currency signs must not be adjacent to the match
+    negated: bool | None = None  # whether a negation must (True) or must not (False) precede the match
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -90,19 +76,12 @@ class Wording:
 
 
 class TextIndex:
-    """Finds wordings in a text.
-
-    Args:
-        initial: whether `text` begins a sentence.
-
-    Attributes:
-        dates_joined: the words of the text, each date as one word.
-        dates_split: the words of the text, each date as separate words.
-    """
+    """Finds wordings in a text, which begins a sentence if `initial`."""
 
     def __init__(self, text: str, initial: bool = True) -> None:
         self.text = text
-        self.dates_joined = LetterIndex(words(text, initial, dates=True))
+        self.dates_joined = LetterIndex(words(text, initial))
+        """The words of the text, each date as one word."""
         self._starts = [word.start for word in self.dates_joined.words]
         self._ends = [word.end for word in self.dates_joined.words]
         dated = any(word.kind == "date" for word in self.dates_joined.words)
@@ -142,17 +121,14 @@ class TextIndex:
 
     def words_in(self, span: Span) -> Span | None:
         """The indices ``[first, last)`` of the words of `dates_joined` in a span of characters; None without words."""
-        start, end = span
-        first = bisect_left(self._starts, start)
-        last = bisect_right(self._ends, end, first)
+        first = bisect_left(self._starts, span[0])
+        last = bisect_right(self._ends, span[1], first)
         return (first, last) if first < last else None
 
     def _same_spelling(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
-        """Whether words that match a wording also have its spelling.
-
-        A single word must not be a unit or part of an abbreviation such as ``U.S.`` A function word must neither begin
-        a sentence nor govern the next word: "the symbol In the periodic table" does not mention ``In``. In a text
-        without capitals, ``uk``, ``u.s.`` and ``the us`` are countries.
+        """Whether words that match a wording also have its spelling. A single word must not be a unit or part of an
+        abbreviation (``U.S.``); a function word must neither begin a sentence nor govern the next word ("the symbol In
+        the periodic table"). In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are countries.
         """
         surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
         if wording.kind == "rule" and surface == exact.lower() and self.text.islower():
@@ -181,7 +157,6 @@ class TextIndex:
         return remark is None or letters(words(remark.group(1)), 0) in wording.remark
 
     def in_same_sentence(self, first: Span, second: Span) -> bool:
-        """Whether two spans are in the same sentence."""
         start, end = min(first[1], second[1]), max(first[0], second[0])
         return _NEXT_SENTENCE.search(self.text, start, end + 1) is None
 
@@ -195,7 +170,6 @@ def _is_pronoun(tokens: Sequence[Word], index: int) -> bool:
 
 
 def is_negated(tokens: Sequence[Word], first: int) -> bool:
-    """Whether one of the three words before `first` is a negation."""
     return any(word.form in _NEGATIONS for word in tokens[max(0, first - 3) : first])
 
 
@@ -259,7 +233,6 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
 
 
 def _reworded(value: str) -> Iterator[str]:
-    """Variants of a value: plurals, acronyms, country names, and other prepositions, commas and slashes."""
     if len(value) > _MAX_REWORDED_CHARACTERS:
         return
     if years := _YEARS.match(value):
@@ -300,3 +273,48 @@ def _reworded(value: str) -> Iterator[str]:
     if value.startswith("-") and value[1:2].isdigit():
         number, _, unit = value[1:].partition(" ")
         yield f"{number} {unit} below"
+
+
+@dataclass(frozen=True)
+class MatchedText:
+    """A text with the matches of its record's values and names."""
+
+    record: Record
+    triples: Sequence[Triple]  # the triples of `record` that the text must express
+    indexed: TextIndex
+    values: Sequence[Matches]  # the matches of the value of each of `triples`
+    subjects: Mapping[str, Collection[Span]]  # the spans that name each subject of `triples`
+
+    @classmethod
+    def by_rule(cls, record: Record, text: str) -> MatchedText:
+        """All values and subjects of `record`, matched by rule."""
+        indexed = TextIndex(text)
+
+        def find(name: str) -> Matches:
+            return dict.fromkeys(indexed.find(*value_wordings(name)), "rule")
+
+        triples = record.triples
+        values = [find(triple.object) for triple in triples]
+        return cls(record, triples, indexed, values, {triple.subject: find(triple.subject) for triple in triples})
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return self.indexed.dates_joined.words
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The spans of all values and subjects, in no particular order."""
+        return [*chain(*self.values), *chain(*self.subjects.values())]
+
+    @cached_property
+    def covered(self) -> list[bool]:
+        """Whether each word is part of a value or subject."""
+        return self.indexed.covered(self.spans)
+
+    @cached_property
+    def uncovered(self) -> list[Word]:
+        return [word for word, covered in zip(self.words, self.covered, strict=True) if not covered]
+
+    def matches(self) -> Iterator[tuple[Triple, Matches]]:
+        """Yields (triple, matches of its value)."""
+        return zip(self.triples, self.values, strict=True)

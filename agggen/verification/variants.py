@@ -6,31 +6,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from agggen.text.linearise import entity_words
-from agggen.verification.matched import MatchedText
 from agggen.verification.normal import words
-from agggen.verification.values import FUNCTION_WORDS, is_negated
+from agggen.verification.values import FUNCTION_WORDS, MatchedText, is_negated
 
 Value = tuple[str, str]
 """A predicate and a value."""
 Gram = tuple[str, ...]
 """The normal forms of adjacent words."""
 
-_MAX_WORDS = 4
-"""Maximum number of words of a learned wording."""
-_MIN_TEXTS = 3
-"""Minimum number of texts that contain a wording."""
-_MIN_TEXTS_WITHOUT_STEM = 5
-"""In place of `_MIN_TEXTS` for a wording that shares no stem with its value."""
-_MIN_PRECISION = 0.8
-"""Minimum fraction of the texts with a wording and the predicate that have the value."""
-_MIN_UNMATCHED_RATIO = 3
-"""Minimum ratio of a wording's rate in texts without a rule match of the value to the rate in texts with one."""
-_MIN_PREDICATE_RATIO = 2
-"""Minimum ratio of a wording's rate in texts with the predicate to the rate in other texts."""
-_MIN_BOOLEAN_PRECISION = 0.95
-"""Minimum fraction of the texts with a phrase that have the truth value."""
-_MIN_LONGER_SHARE = 0.9
-"""A wording is dropped if at least this fraction of its texts contain the same longer wording."""
+_MAX_WORDS = 4  # maximum number of words of a learned wording
+_MIN_TEXTS = 3  # minimum number of texts that contain a wording
+_MIN_TEXTS_WITHOUT_STEM = 5  # in place of `_MIN_TEXTS` for a wording that shares no stem with its value
+_MIN_PRECISION = 0.8  # minimum fraction of the texts with a wording and the predicate that have the value
+_MIN_UNMATCHED_RATIO = 3  # minimum ratio of a wording's rates in texts without and with a rule match of its value
+_MIN_PREDICATE_RATIO = 2  # minimum ratio of a wording's rate in texts with the predicate to the rate in other texts
+_MIN_BOOLEAN_PRECISION = 0.95  # minimum fraction of the texts with a phrase that have the truth value
+_MIN_LONGER_SHARE = 0.9  # a wording is dropped if at least this fraction of its texts contain the same longer wording
 
 
 def learn_variants(texts: Sequence[MatchedText], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
@@ -121,7 +112,6 @@ def _possible_wordings(text: MatchedText) -> Iterator[tuple[int, Gram]]:
 
 
 def _surface(text: MatchedText, gram: Gram) -> str:
-    """The surface form of the first occurrence of a word sequence in a text."""
     tokens = text.words
     text_forms = [word.form for word in tokens]
     start = next(i for i in range(len(text_forms)) if tuple(text_forms[i : i + len(gram)]) == gram)

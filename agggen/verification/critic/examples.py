@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from agggen.verification.critic.network import VERDICTS
 from agggen.verification.critic.tokens import PUNCTUATION, TripleText, text_words, value_words
@@ -21,10 +22,8 @@ class Example:
 
     triples: list[TripleText]
     words: list[str]
-    labels: list[int] = field(default_factory=list)
-    """For each triple an index into `VERDICTS`, or `UNKNOWN`."""
-    invented: list[int] = field(default_factory=list)
-    """For each word 1 if no triple supports it, else 0."""
+    labels: list[int] = field(default_factory=list)  # for each triple an index into `VERDICTS`, or `UNKNOWN`
+    invented: list[int] = field(default_factory=list)  # for each word 1 if no triple supports it, else 0
 
     def __post_init__(self) -> None:
         self.labels = self.labels or [SAID] * len(self.triples)
@@ -35,7 +34,6 @@ class Example:
 
     @property
     def expressed(self) -> list[int]:
-        """The indices of the triples that the text expresses."""
         return [index for index, label in enumerate(self.labels) if label == SAID]
 
     def splice(self, starts: Sequence[int], size: int, replacement: Words, invented: bool) -> None:
@@ -47,11 +45,7 @@ class Example:
             self.invented[start : start + size] = labels
 
     def mark_lost(self, before: Sequence[str], label: int) -> None:
-        """Sets the label of expressed triples whose subject or object the text no longer mentions.
-
-        Args:
-            before: the words of the text before a change.
-        """
+        """Sets the label of expressed triples whose subject or object is in the words `before`, but not in the text."""
         for index in self.expressed:
             subject, _, value = self.triples[index]
             if any(locate(name, before)[1] and not locate(name, self.words)[1] for name in (subject, value)):
@@ -65,12 +59,11 @@ class Example:
                 self.invented[i] = int(self.words[i] not in record_words)
 
     def value_words(self) -> set[str]:
-        """The words of all subjects and objects."""
         return {word for subject, _, value in self.triples for name in (subject, value) for word in value_words(name)}
 
 
 def locate(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
-    """The words that mention a value, with or without its qualifier, and their start indices; both empty if none do."""
+    """The words that mention a value, with or without its qualifier, and their start indices; empty if none do."""
     for words in (value_words(value), value_words(value, qualifier=False)):
         size = len(words)
         if starts := [i for i in range(len(text) - size + 1) if tuple(text[i : i + size]) == words]:
@@ -80,10 +73,8 @@ def locate(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
 
 def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
     """The indices ``[start, end)`` of each sentence."""
-    ends = [index + 1 for index, word in enumerate(words) if word == "."]
-    if not ends or ends[-1] < len(words):
-        ends.append(len(words))
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+    ends = [index for index, word in enumerate(words[:-1], start=1) if word == "."]
+    return list(pairwise((0, *ends, len(words))))
 
 
 def to_example(triples: Iterable[TripleText], text: str, label: int = SAID) -> Example | None:

@@ -35,10 +35,8 @@ class NetworkConfig:
 class Logits(NamedTuple):
     """The outputs for a batch of B sequences of L words."""
 
-    verdicts: Tensor
-    """(B, L, 4) logits of `VERDICTS`; only meaningful at the marks of triples."""
-    invented: Tensor
-    """(B, L) logits that a word is hallucinated; only meaningful at the words of the text."""
+    verdicts: Tensor  # (B, L, 4) logits of `VERDICTS`; only meaningful at the marks of triples
+    invented: Tensor  # (B, L) logits that a word is hallucinated; only meaningful at the words of the text
 
 
 class CriticNetwork(nn.Module):

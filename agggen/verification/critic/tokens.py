@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ LONGEST_TEXT, LONGEST_VALUE, LONGEST_PREDICATE = 250, 24, 10
 """Longer texts, values and predicates are truncated to this number of words."""
 PUNCTUATION = frozenset((".", ","))
 _MARK = "[mark]"
+_WITHOUT_CONTENT = PUNCTUATION | {_MARK, ""}
+_PADDING = ("", 0, 0, -1)
 _KINDS = {"word": "", "ordinal": "", "number": "#", "date": "@", "unit": "~"}
 _SENTENCE_END, _CAMEL = re.compile(r"[.;!?]"), re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUALIFIER = re.compile(r"\s*\([^)]*\)")
@@ -36,17 +39,15 @@ TripleText = tuple[str, str, str]
 class Role(IntEnum):
     """The part of a sequence to which a word belongs."""
 
-    TRIPLE = 0
-    """The mark of a triple."""
+    TRIPLE = 0  # the mark of a triple
     SUBJECT = 1
     PREDICATE = 2
     OBJECT = 3
-    TEXT = 4
-    """A word of the text, or the mark before it."""
+    TEXT = 4  # including the mark before the text
 
 
 def text_words(text: str) -> tuple[list[str], list[Span]]:
-    """(words, spans): the words of a text, with ``,`` and ``.`` for its punctuation, and their character spans."""
+    """The words of a text, with ``,`` and ``.`` for its punctuation, and their character spans."""
     forms: list[str] = []
     spans: list[Span] = []
     end = 0
@@ -95,22 +96,14 @@ def _grams(word: str) -> tuple[int, ...]:
 class Inputs:
     """A batch of B sequences, padded to L words."""
 
-    words: Tensor
-    """(B, L) ids in the vocabulary; 0 for unknown words and padding."""
-    grams: Tensor
-    """(N,) buckets of all words, concatenated."""
-    offsets: Tensor
-    """(B * L,) index in `grams` of each word's first bucket."""
-    roles: Tensor
-    """(B, L) values of `Role`."""
-    positions: Tensor
-    """(B, L) the position within the value, predicate or text."""
-    triples: Tensor
-    """(B, L) the index of the triple; -1 in the text and in padding."""
-    padding: Tensor
-    """(B, L) True for padding."""
-    content: Tensor
-    """(B, L) 1 for words, 0 for marks, punctuation and padding."""
+    words: Tensor  # (B, L) ids in the vocabulary; 0 for unknown words and padding
+    grams: Tensor  # (N,) buckets of all words, concatenated
+    offsets: Tensor  # (B * L,) index in `grams` of each word's first bucket
+    roles: Tensor  # (B, L) values of `Role`
+    positions: Tensor  # (B, L) the position within the value, predicate or text
+    triples: Tensor  # (B, L) the index of the triple; -1 in the text and in padding
+    padding: Tensor  # (B, L) True for padding
+    content: Tensor  # (B, L) 1 for words, 0 for marks, punctuation and padding
 
     def marks(self, row: int) -> Tensor:
         """(L,) True at the marks of triples in a sequence."""
@@ -124,24 +117,20 @@ class Inputs:
 def collate(items: Sequence[tuple[Sequence[TripleText], Sequence[str]]], vocabulary: Mapping[str, int]) -> Inputs:
     """The batch of `items`, pairs of a record's triples and a text's words."""
     sequences = [_sequence(triples, text) for triples, text in items]
-    length = max(len(sequence) for sequence in sequences)
-    shape = (len(sequences), length)
-    ids, roles, positions = (torch.zeros(shape, dtype=torch.long) for _ in range(3))
-    triples, padding, content = torch.full(shape, -1), torch.ones(shape, dtype=torch.bool), torch.zeros(shape)
+    length = max(map(len, sequences))
+    rows = [[*sequence, *[_PADDING] * (length - len(sequence))] for sequence in sequences]
+    forms = [[element[0] for element in row] for row in rows]
+    roles, positions, triples = (
+        torch.tensor([[element[part] for element in row] for row in rows]) for part in (1, 2, 3)
+    )
+    ids = torch.tensor([[vocabulary.get(form, 0) for form in row] for row in forms])
+    padding = torch.tensor([[not form for form in row] for row in forms])
+    content = torch.tensor([[float(form not in _WITHOUT_CONTENT) for form in row] for row in forms])
     grams: list[int] = []
     offsets: list[int] = []
-    for row, sequence in enumerate(sequences):
-        size = len(sequence)
-        forms, *columns = zip(*sequence, strict=True)
-        ids[row, :size] = torch.tensor([vocabulary.get(form, 0) for form in forms])
-        for tensor, column in zip((roles, positions, triples), columns, strict=True):
-            tensor[row, :size] = torch.tensor(column)
-        padding[row, :size] = False
-        content[row, :size] = torch.tensor([float(form != _MARK and form not in PUNCTUATION) for form in forms])
-        for form in forms:
-            offsets.append(len(grams))
-            grams.extend(_grams(form))
-        offsets.extend([len(grams)] * (length - size))
+    for form in chain.from_iterable(forms):
+        offsets.append(len(grams))
+        grams.extend(_grams(form) if form else ())
     return Inputs(ids, torch.tensor(grams), torch.tensor(offsets), roles, positions, triples, padding, content)
 
 
@@ -152,15 +141,14 @@ def approximate_length(triples: Sequence[TripleText], text: Sequence[str]) -> in
 
 def _sequence(triples: Sequence[TripleText], text: Sequence[str]) -> list[tuple[str, int, int, int]]:
     """(word, role, position, triple index) of each element of a sequence."""
-    sequence = []
+    sequence: list[tuple[str, int, int, int]] = []
     for index, (subject, predicate, value) in enumerate(triples):
-        sequence.append((_MARK, int(Role.TRIPLE), 0, index))
         for role, forms in (
+            (Role.TRIPLE, (_MARK,)),
             (Role.SUBJECT, value_words(subject)[:LONGEST_VALUE]),
             (Role.PREDICATE, predicate_words(predicate)[:LONGEST_PREDICATE]),
             (Role.OBJECT, value_words(value)[:LONGEST_VALUE]),
         ):
-            sequence.extend((form, int(role), position, index) for position, form in enumerate(forms))
-    sequence.append((_MARK, int(Role.TEXT), 0, -1))
-    sequence.extend((form, int(Role.TEXT), position, -1) for position, form in enumerate(text[:LONGEST_TEXT], start=1))
+            sequence += ((form, role, position, index) for position, form in enumerate(forms))
+    sequence += ((form, Role.TEXT, position, -1) for position, form in enumerate((_MARK, *text[:LONGEST_TEXT])))
     return sequence

@@ -58,12 +58,9 @@ def train_critic(
     sources: Mapping[str, Any] | None = None,
     progress: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Critic:
-    """Trains a critic, and calibrates and measures it on `dev`.
+    """Trains a critic on correct or labelled examples, and calibrates and measures it on other, correct examples.
 
     Args:
-        train: examples that are correct or have human labels.
-        dev: correct examples that are not in `train`.
-        config, network: the settings of training and the sizes of the network.
         sources: a description of the training data, which is saved with the critic.
         progress: called every 100 steps with the mean loss since the last call.
 
@@ -72,11 +69,11 @@ def train_critic(
         TrainingError: the loss is not finite.
     """
     config, network = config or CriticTraining(), network or NetworkConfig()
-    if not train or not dev:
-        empty = "training" if not train else "calibration"
-        raise CorpusError(
-            f"there are no texts for the {empty} of the critic; it needs texts for training and calibration"
-        )
+    for examples, purpose in ((train, "training"), (dev, "calibration")):
+        if not examples:
+            raise CorpusError(
+                f"there are no texts for the {purpose} of the critic; training and calibration need texts"
+            )
     torch.manual_seed(config.seed)
     generator = random.Random(config.seed)
     vocabulary = _vocabulary(train, config.vocabulary)

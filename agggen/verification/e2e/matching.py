@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agggen.verification.e2e.family import FAMILY_FRIENDLY
-from agggen.verification.e2e.patterns import AREA, EAT_TYPE, FOOD, NAMES, PLACES, Pattern, Reading
+from agggen.verification.e2e.patterns import AREA, EAT_TYPE, FAMILY_FRIENDLY, FOOD, NAMES, PLACES, Pattern, Reading
 from agggen.verification.e2e.prices_and_ratings import CUSTOMER_RATING, NOUN_BEFORE_ADJECTIVE, PRICE_RANGE
 from agggen.verification.normal import Span, containing
 

@@ -36,23 +36,19 @@ _NO_RATING = rf"(?! (?:{_BEFORE_RATING_NOUN} ){{0,2}}{_RATING_NOUN})"
 
 def _rating(adjective: str, noun: str = _RATING_NOUN) -> str:
     """Phrases such as "low customer rating", "the rating is low", "low in customer rating"."""
-    return "|".join(
-        (
-            f"{adjective}(?: {_BEFORE_RATING_NOUN}){{0,3}} {noun}",
-            f"{noun} ?[:=]? ?(?:{_AFTER_RATING_NOUN} ){{0,5}}{adjective}{_NO_PRICE}",
-            f"{adjective} (?:in|for|on) (?:{_BEFORE_RATING_NOUN} ){{0,2}}{noun}",
-        )
+    return (
+        f"{adjective}(?: {_BEFORE_RATING_NOUN}){{0,3}} {noun}|"
+        f"{noun} ?[:=]? ?(?:{_AFTER_RATING_NOUN} ){{0,5}}{adjective}{_NO_PRICE}|"
+        f"{adjective} (?:in|for|on) (?:{_BEFORE_RATING_NOUN} ){{0,2}}{noun}"
     )
 
 
 def _price(adjective: str, noun: str = _PRICE_NOUN) -> str:
     """Phrases such as "low price", "low in price", "prices are low", "priced in the low range"."""
-    return "|".join(
-        (
-            f"{adjective}(?: (?:in|on|food|menu|meal|average|overall)){{0,2}} {noun}(?: range)?",
-            f"{adjective} (?:range[sd]?|bracket|budget)(?: (?:pric\\w+|cost))?",
-            f"{noun} ?[:=]? ?(?:{_AFTER_PRICE_NOUN} ){{0,5}}{adjective}(?: (?:side|end|range))?{_NO_RATING}",
-        )
+    return (
+        f"{adjective}(?: (?:in|on|food|menu|meal|average|overall)){{0,2}} {noun}(?: range)?|"
+        f"{adjective} (?:range[sd]?|bracket|budget)(?: (?:pric\\w+|cost))?|"
+        f"{noun} ?[:=]? ?(?:{_AFTER_PRICE_NOUN} ){{0,5}}{adjective}(?: (?:side|end|range))?{_NO_RATING}"
     )
 
 
@@ -172,19 +168,13 @@ PRICE_RANGE = (
 
 # --- the published reading only ---------------------------------------------------------------------------------------
 
-
-def _noun_before_adjective(slot: str, noun: str, max_gap: int, values: tuple[str, ...], adjective: str) -> Pattern:
-    phrase = f"{noun}(?: \\w+){{0,{max_gap}}}? {adjective}"
-    return phrases(slot, values, phrase, reading="published", cue=adjective)
-
-
 _DEGREES = (("low", _CHEAP, _ONE_STAR), ("average", _MODERATE, _THREE_STARS), ("high", _EXPENSIVE, _FIVE_STARS))
 NOUN_BEFORE_ADJECTIVE = tuple(
-    pattern
+    phrases(slot, values, f"{noun_and_gap} {adjective}", reading="published", cue=adjective)
     for adjective, price, rating in _DEGREES
-    for pattern in (
-        _noun_before_adjective("priceRange", "price(?:s| range)?", 3, price, adjective),
-        _noun_before_adjective("customerRating", "(?:ratings?|rated|reviews?)", 2, rating, adjective),
+    for slot, values, noun_and_gap in (
+        ("priceRange", price, r"price(?:s| range)?(?: \w+){0,3}?"),
+        ("customerRating", rating, r"(?:ratings?|rated|reviews?)(?: \w+){0,2}?"),
     )
 )
 """A noun and an adjective shortly after it, even if it belongs to another noun: "a high price range and an average

@@ -13,60 +13,53 @@ import pytest
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.check import Checker, passes
+from agggen.verification.check import Checker
 from agggen.verification.cues import foreign_words, triples_without_cue
 from agggen.verification.e2e import slot_errors, slot_of
-from agggen.verification.matched import MatchedText
 from agggen.verification.normal import Word, letters, words
 from agggen.verification.record_words import value_type
-from agggen.verification.results import ValueCheck
 from agggen.verification.roles import wrong_roles
-from agggen.verification.values import FUNCTION_WORDS, OPINIONS
+from agggen.verification.values import FUNCTION_WORDS, OPINIONS, MatchedText
 from tests.unit.verification.conftest import Learned
 from tests.unit.verification.texts import texts_of
 
-_MAX_SUBSTITUTIONS = 20
-"""Maximum number of mentions of a value that are substituted in one text."""
+_MAX_SUBSTITUTIONS = 20  # mentions of a value in one text
 
 
 def content(text: str) -> list[Word]:
     return [word for word in words(text) if not word.optional and word.form not in FUNCTION_WORDS]
 
 
-def _mentions(checker: Checker, records: Iterable[Record]) -> Iterator[tuple[Record, str, int, ValueCheck, str]]:
-    """(record, text, index, check, mention) of values that references mention contiguously; no truth values."""
+def _mentions(checker: Checker, records: Iterable[Record]) -> Iterator[tuple[Record, str, int, str]]:
+    """(record, text, index, mention) of values that references mention contiguously; no truth values."""
     for record, text in texts_of(records):
         for index, value in enumerate(checker.values(record, text)):
             if value.span is not None and value.kind != "phrase":
-                yield record, text, index, value, text[slice(*value.span)]
+                yield record, text, index, text[slice(*value.span)]
 
 
-def _replaced(
-    checker: Checker, record: Record, index: int, text: str, new_mention: Callable[[str], str | None]
-) -> tuple[str, ValueCheck, str]:
-    """The text with the mentions of a value replaced, until `new_mention` returns None for a mention; the check of this
-    value, and its remaining mention.
+def _outcome(checker: Checker, record: Record, index: int, text: str, new_mention: Callable[[str], str | None]) -> str:
+    """Replaces the mentions of a value: ``detected``, ``undetected: ...``, or ``skipped`` for a paraphrase, for which
+    `new_mention` returns None.
     """
     for _ in range(_MAX_SUBSTITUTIONS):
         span = checker.values(record, text)[index].span
-        new = new_mention(text[slice(*span)]) if span else None
-        if span is None or new is None:
-            break
+        if span is None:
+            return "detected"
+        new = new_mention(text[slice(*span)])
+        if new is None:
+            return "skipped"
         text = text[: span[0]] + new + text[span[1] :]
-    value = checker.values(record, text)[index]
-    return text, value, text[slice(*value.span)] if value.span else ""
+    return f"undetected: {record.triples[index]}: {text}"
 
 
 def substitute_words(
     checker: Checker, records: Sequence[Record], train: Sequence[Record], rng: random.Random
 ) -> Iterator[str]:
-    """Replaces a word of each value by one of another value; yields ``detected``, ``undetected: ...`` or ``skipped``.
-
-    Skipped: values that the text also paraphrases, and substitutions that result in a paraphrase.
-    """
+    """Replaces a word of each value by one of another value; yields each `_outcome`."""
     values = {triple.object for record in train for triple in record.triples}
     others = sorted({word.raw for value in values for word in content(entity_words(value))})
-    for record, text, index, value, mention in _mentions(checker, records):
+    for record, text, index, mention in _mentions(checker, records):
         if not content(mention):
             continue
         form, new = rng.choice(content(mention)).form, rng.choice(others)
@@ -77,20 +70,15 @@ def substitute_words(
             old = next((word for word in words(mention) if word.form == form), None)
             return old and mention[: old.start] + new + mention[old.end :]
 
-        changed, after, mention = _replaced(checker, record, index, text, new_mention)
-        if mention and form not in {word.form for word in words(mention)}:
-            yield "skipped"
-        else:
-            yield f"undetected: {value.triple}: {form!r} -> {new!r}: {changed}" if after.whole else "detected"
+        yield _outcome(checker, record, index, text, new_mention)
 
 
 def substitute_values(
     checker: Checker, records: Sequence[Record], train: Sequence[Record], rng: random.Random
 ) -> Iterator[str]:
-    """Replaces all mentions of each value by another value of its predicate; yields as `substitute_words` does.
+    """Replaces all mentions of each value by another value of its predicate; yields each `_outcome`.
 
-    Skipped: values with non-contiguous mentions, and other values that contain the value ("Austin, Texas, United
-    States") or are synonyms by the lexicon ("cheap").
+    Also skipped: other values that contain the value ("Austin, Texas, United States") or are synonyms ("cheap").
     """
 
     def normal(value: str) -> str:
@@ -99,34 +87,24 @@ def substitute_values(
     values: dict[str, dict[str, str]] = {}
     for triple in (triple for record in train for triple in record.triples):
         values.setdefault(triple.predicate, {})[normal(triple.object)] = triple.object
-    for record, text, index, value, _ in _mentions(checker, records):
+    for record, text, index, _ in _mentions(checker, records):
+        triple = record.triples[index]
         own = {normal(part) for triple in record.triples for part in (triple.subject, triple.object)}
-        others = [other for key, other in values.get(value.triple.predicate, {}).items() if key not in own]
+        others = [other for key, other in values.get(triple.predicate, {}).items() if key not in own]
         if not others:
             continue
         new = entity_words(rng.choice(others))
 
-        def new_mention(mention: str, triple: Triple = value.triple, new: str = new) -> str | None:
+        def new_mention(mention: str, triple: Triple = triple, new: str = new) -> str | None:
             return new if checker.values(Record("r", (triple,)), mention)[0].whole else None
 
-        if new_mention(new):  # the new value contains the old one
-            yield "skipped"
-            continue
-        changed, after, mention = _replaced(checker, record, index, text, new_mention)
-        if mention and not new_mention(mention):
-            yield "skipped"
-        else:
-            yield f"undetected: {value.triple}: -> {new!r}: {changed}" if after.whole else "detected"
+        yield "skipped" if new_mention(new) else _outcome(checker, record, index, text, new_mention)
 
 
 def swap_values(
     checker: Checker, records: Sequence[Record], chosen: Callable[[str], bool]
 ) -> Iterator[tuple[bool, bool, str]]:
-    """Swaps two of the chosen values.
-
-    For each pair: whether all such values of the record differ, whether the check finds this pair ``swapped``, and the
-    text.
-    """
+    """Swaps two of the chosen values; yields whether all such values differ, whether it is detected, and the text."""
     for record, text in texts_of(records):
         values = [value for value in checker.values(record, text) if value.span and chosen(value.triple.object)]
         forms = [(content(value.triple.object) or words(value.triple.object))[0].form for value in values]
@@ -166,21 +144,6 @@ def test_facts_of_references_express_exactly_their_own_triples(elements: Learned
             faults.update([result.faults] if result.faults else [])
     assert set(faults) <= {("'gas' belongs to another fact",), ("'gas' is repeated",)}
     assert 0 < sum(faults.values()) < 0.003 * facts
-
-
-def test_the_short_check_agrees_with_the_full_check(elements: Learned) -> None:
-    checker, _, records = elements
-    pairs = list(texts_of(records("dev")))
-    outcomes = Counter[bool]()
-    for (record, text), (_, other) in zip(pairs, [*pairs[1:], pairs[0]], strict=True):
-        words = text.split()
-        triples = range(0, len(record.triples), 2)
-        for candidate in (text, other, " ".join(words[: len(words) // 2]), f"{text} {text}"):
-            for arguments in ((None, None, True), (triples, None, True), (triples, (), False)):
-                passed = passes(checker.findings(record, candidate, *arguments))
-                assert passed is (not checker.check(record, candidate, *arguments).faults)
-                outcomes[passed] += 1
-    assert min(outcomes[True], outcomes[False]) > 100
 
 
 @pytest.mark.slow
@@ -252,24 +215,18 @@ def test_the_check_agrees_with_the_published_patterns_on_omitted_values(e2e_clea
 
 
 @pytest.mark.parametrize(
-    ("corpus", "seed", "splits", "every", "min_total", "max_skipped"),
+    ("corpus", "seed", "every", "min_total", "max_skipped"),
     [
-        *(("elements", seed, ("dev", "test"), 1, 1700, (0.02, 1.0)) for seed in (1, 2, 3)),
-        pytest.param("webnlg", 1, ("dev",), 1, 5000, (0.03, 0.06), marks=pytest.mark.slow),
-        pytest.param("e2e_cleaned", 1, ("dev",), 3, 3000, (0.03, 0.06), marks=pytest.mark.slow),
+        *(("elements", seed, 1, 1700, (0.02, 1.0)) for seed in (1, 2, 3)),
+        pytest.param("webnlg", 1, 1, 5000, (0.03, 0.06), marks=pytest.mark.slow),
+        pytest.param("e2e_cleaned", 1, 3, 3000, (0.03, 0.06), marks=pytest.mark.slow),
     ],
 )
 def test_substituted_words_and_values_are_detected(
-    corpus: str,
-    seed: int,
-    splits: tuple[str, ...],
-    every: int,
-    min_total: int,
-    max_skipped: tuple[float, float],
-    request: pytest.FixtureRequest,
+    corpus: str, seed: int, every: int, min_total: int, max_skipped: tuple[float, float], request: pytest.FixtureRequest
 ) -> None:
     checker, train, records = request.getfixturevalue(corpus)
-    held_out = [record for split in splits for record in records(split)[::every]]
+    held_out = [*records("dev"), *(records("test") if corpus == "elements" else ())][::every]
     for substitute, max_share in zip((substitute_words, substitute_values), max_skipped, strict=True):
         results = list(substitute(checker, held_out, train, random.Random(seed)))
         undetected = [result for result in results if result.startswith("undetected")]

@@ -17,24 +17,22 @@ from agggen.errors import AggGenError, CorpusError
 from agggen.evaluation.ratings import agreement, read_ratings
 from agggen.records import Record
 from agggen.verification.critic.critic import Critic, CriticError, Judgement, load_critic
-from agggen.verification.critic.examples import Example, to_example
+from agggen.verification.critic.examples import Example
 from agggen.verification.critic.network import NetworkConfig
+from agggen.verification.critic.tokens import text_words
 from agggen.verification.critic.training import CriticTraining, reliability, train_critic
-from tests.unit.verification.texts import record, texts_of
+from tests.unit.verification.texts import CITIES, record, texts_of
 
 TINY = NetworkConfig(width=16, layers=1, heads=2, feed_forward=16)
 
 
 def examples(count: int = 40) -> list[Example]:
-    cities = ("Ulm", "Oslo", "Rome", "Bern", "Graz")
-    people = [(f"Person {number}", cities[number % 5], str(number + 20)) for number in range(count)]
-    items = [
-        to_example(
-            [(name, "birthPlace", city), (name, "age", age)], f"{name} was born in {city} and is {age} years old."
-        )
-        for name, city, age in people
-    ]
-    return [item for item in items if item is not None]
+    items = []
+    for number in range(count):
+        name, city, age = f"Person {number}", CITIES[number % 5], str(number + 20)
+        text = f"{name} was born in {city} and is {age} years old."
+        items.append(Example([(name, "birthPlace", city), (name, "age", age)], text_words(text)[0]))
+    return items
 
 
 @pytest.fixture(scope="module")
@@ -117,30 +115,24 @@ def judged(text: str, item: Record = SILICON) -> Judgement:
     return shipped_critic().judge([item], [text])[0]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "triple"),
-    [
+def test_wrong_texts_do_not_express_the_triple() -> None:
+    assert [verdict.verdict for verdict in judged(SAID).verdicts] == ["said", "said"]
+    for wrong, triple in (
         ("Carbon is in period 3 and group 14.", 0),
         ("Silicon is in period 3.", 1),
         ("Silicon is in period 3 and group 16.", 1),
         ("Silicon is in period 14 and group 3.", 0),
-    ],
-)
-def test_wrong_texts_do_not_express_the_triple(wrong: str, triple: int) -> None:
-    assert judged(SAID).verdicts[triple].verdict == "said"
-    assert judged(wrong).verdicts[triple].verdict != "said"
+    ):
+        assert judged(wrong).verdicts[triple].verdict != "said", wrong
 
 
-@pytest.mark.parametrize(
-    ("triple", "right", "wrong"),
-    [
+def test_other_relations_and_negations_are_less_probable() -> None:
+    for triple, right, wrong in (
         ("deathPlace = Ulm", "Ann Lee died in Ulm.", "Ann Lee was born in Ulm."),
         ("birthPlace = Ulm", "Ann Lee was born in Ulm.", "Ann Lee was not born in Ulm."),
-    ],
-)
-def test_other_relations_and_negations_are_less_probable(triple: str, right: str, wrong: str) -> None:
-    item = record(triple, subject="Ann Lee")
-    assert judged(right, item).verdicts[0].said > judged(wrong, item).verdicts[0].said + 0.2
+    ):
+        item = record(triple, subject="Ann Lee")
+        assert judged(right, item).verdicts[0].said > judged(wrong, item).verdicts[0].said + 0.2
 
 
 def test_every_copy_of_a_triple_counts_in_the_share_of_mentioned_values() -> None:
@@ -155,12 +147,6 @@ def test_invented_words_are_marked() -> None:
     marked = [text[start:end] for start, end in judged(text).invented]
     assert {"Marie", "Curie"} & set(marked)
     assert judged(SAID).invented == ()
-
-
-def test_case_and_tokenisation_hardly_change_the_coverage() -> None:
-    original = judged("Silicon is in period 3, and in group 14.")
-    tokenised = judged("silicon is in period 3 , and in group 14 .")
-    assert tokenised.coverage == pytest.approx(original.coverage, abs=0.01)
 
 
 def test_the_shipped_critic_is_calibrated() -> None:

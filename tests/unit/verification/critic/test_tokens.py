@@ -24,31 +24,21 @@ def test_a_sound_mark_without_a_letter_is_a_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "qualifier", "words"),
+    ("actual", "words"),
     [
-        ("Nord_(Year_of_No_Light_album)", True, "nord year of no light album"),
-        ("Nord_(Year_of_No_Light_album)", False, "nord"),
-        ('"Governator"', True, "governator"),
-        ("(a)", False, "a"),
-        ("!", True, "!"),
-        ("89.0", True, "#89"),
+        (value_words("Nord_(Year_of_No_Light_album)"), "nord year of no light album"),
+        (value_words("Nord_(Year_of_No_Light_album)", qualifier=False), "nord"),
+        (value_words('"Governator"'), "governator"),
+        (value_words("(a)", qualifier=False), "a"),
+        (value_words("!"), "!"),
+        (value_words("89.0"), "#89"),
+        (predicate_words("birthPlace"), "birth place"),
+        (predicate_words("location/city"), "city"),
+        (predicate_words("is_part_of"), "is part of"),
     ],
 )
-def test_words_of_a_value(value: str, qualifier: bool, words: str) -> None:
-    assert value_words(value, qualifier) == tuple(words.split())
-
-
-@pytest.mark.parametrize(
-    ("predicate", "words"),
-    [
-        ("birthPlace", "birth place"),
-        ("location/city", "city"),
-        ("serves cuisine", "serves cuisine"),
-        ("is_part_of", "is part of"),
-    ],
-)
-def test_words_of_a_predicate(predicate: str, words: str) -> None:
-    assert predicate_words(predicate) == tuple(words.split())
+def test_words_of_values_and_predicates(actual: tuple[str, ...], words: str) -> None:
+    assert actual == tuple(words.split())
 
 
 def test_a_batch_names_the_part_of_each_word() -> None:
