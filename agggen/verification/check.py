@@ -24,7 +24,7 @@ from agggen.verification.contexts import misplaced_triples, swapped_predicates, 
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, is_restricted
 from agggen.verification.normal import Span, containing, overlap, words
 from agggen.verification.partial_mentions import find_name_parts, find_parts, lacks_separator, value_parts
-from agggen.verification.record_words import forms, is_related, names, unsupported_words
+from agggen.verification.record_words import forms, is_related, names, small_number, unsupported_words
 from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.values import (
@@ -52,9 +52,8 @@ class Checker:
         self._allowed = lru_cache(maxsize=1 << 14)(self._allowed_of)
 
     def wordings(self, triple: Triple) -> tuple[Wording, ...]:
-        """The accepted wordings of the triple's object, the literal one first.
-
-        For a truth value, the learned phrases; if there are none, its predicate and value: "is alive true".
+        """The accepted wordings of the triple's object, the literal one first; for a truth value, the learned phrases,
+        or its predicate and value if there are none: "is alive true".
         """
         return self._wordings(triple.predicate, triple.object)
 
@@ -140,9 +139,8 @@ class Checker:
         # a number below 1000 that is the value of n predicates must be mentioned n times
         by_number: dict[str, list[int]] = defaultdict(list)
         for index, triple in enumerate(triples):
-            tokens = words(entity_words(triple.object))
-            if len(tokens) == 1 and tokens[0].kind == "number" and abs(float(tokens[0].form)) < 1000:
-                by_number[tokens[0].form].append(index)
+            if number := small_number(triple.object):
+                by_number[number].append(index)
         for indices in by_number.values():
             spans = {span for index in indices for span in accepted[index]}
             if len(spans) < len({triples[index].predicate for index in indices}):
@@ -151,9 +149,8 @@ class Checker:
         return accepted
 
     def _hallucinated(self, text: MatchedText) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(words that no triple of the record licenses, words that only triples of other facts license).
-
-        Words are checked if they are restricted (`is_restricted`) or in a pair of the lexicon's ``value_pairs``.
+        """(words that no triple of the record licenses, words that only triples of other facts license), of words that
+        are restricted (`is_restricted`) or in a pair of the lexicon's ``value_pairs``.
         """
         pairs = self.lexicon.value_pairs
         candidates = [
@@ -239,9 +236,8 @@ def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueChec
 
 
 def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
-    """The mentions of names and numbers that are values of other facts only.
-
-    A value is ignored if all its words in the text also belong to the fact's predicates or unmatched values.
+    """The mentions of names and numbers that are values of other facts only, except values all whose words in the text
+    also belong to the fact's predicates or unmatched values.
     """
     own_names = {name for triple in text.triples for name in (triple.subject, triple.object)}
     own_forms = frozenset[str]().union(

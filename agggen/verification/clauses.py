@@ -62,11 +62,7 @@ def value_text(value: str) -> str:
 
 
 def fill_template(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
-    """Fills a template with a triple's subject and object; adjusts the articles before them.
-
-    Args:
-        articles: as in a `Lexicon`; articles before names without an entry are not changed.
-    """
+    """Fills a template with a triple's subject and object; adjusts the articles before names of `articles`."""
     subject, value = entity_words(triple.subject), value_text(triple.object)
     for placeholder, name in (("{subject}", subject), ("{object}", value)):
         if articles.get(name, 1.0) <= 0.5:
@@ -106,9 +102,7 @@ def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
     with warfarin.``, ``The awards of Ann are two medals.``, ``Ann has a height of 170 cm.`` for ``height (in cm)``.
 
     If no sentence pattern fits the predicate, subject, predicate and value are listed: ``Oda: successor to: Ann.``
-
-    Args:
-        articles: as in a `Lexicon`.
+    The `articles` are those of a `Lexicon`.
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), value_text(triple.object)
     if unit := _UNIT.fullmatch(name):

@@ -72,9 +72,8 @@ def misplaced_triples(
 
 
 def swapped_predicates(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tuple[tuple[str, str], ...]:
-    """Pairs of predicates whose values fit each other's contexts better than their own, by `_SWAP_MARGIN`.
-
-    Values of type ``words`` are only compared if both predicates have enough training values.
+    """Pairs of predicates whose values fit each other's contexts better than their own, by `_SWAP_MARGIN`; ``words``
+    are only compared if both predicates have enough training values.
     """
     values: list[tuple[Triple, Span]] = []
     for triple, spans in text.matches():

@@ -103,9 +103,8 @@ class Lexicon:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
 
     def template(self, predicate: str, value: str = "") -> str | None:
-        """The template of a predicate, from `templates`, `common_phrases` or `phrases`; None if there is none.
-
-        Common phrases that end with "in" are only used for places and times, not for values such as "online".
+        """The template of a predicate, from `templates`, `common_phrases` or `phrases`; None if there is none. Common
+        phrases that end with "in" are only used for places and times, not for values such as "online".
         """
         key = phrase_key(predicate)
         common = common_phrases().get(key, "")
@@ -222,9 +221,8 @@ def read_templates(path: Path) -> dict[str, str]:
 
 @cache
 def common_phrases() -> dict[str, str]:
-    """By `phrase_key`: templates for common predicates, as in schema.org and Wikidata, for use without training texts.
-
-    Each template is right for any subject. So ``country`` has none: a dish comes from a country, but a city is in it.
+    """By `phrase_key`: templates for common predicates, as in schema.org and Wikidata, for use without training texts;
+    only those that are right for any subject, unlike ``country``: a dish comes from it, but a city is in it.
     """
     sentences = read_templates(Path(__file__).with_name("common_phrases.tsv"))
     return {phrase_key(predicate): sentence for predicate, sentence in sentences.items()}

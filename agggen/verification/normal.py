@@ -263,12 +263,7 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
 
 @lru_cache(maxsize=1 << 14)
 def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ...]:
-    """The words of `text`, in text order.
-
-    Args:
-        initial: whether the text begins a sentence.
-        dates: whether a date is one word; otherwise, its day, month and year are separate words.
-    """
+    """The words of `text`, which begins a sentence if `initial`; with `dates`, a date is one word, otherwise three."""
     return tuple(_with_multipliers_and_units(list(_single_words(text, initial, dates))))
 
 
@@ -309,9 +304,14 @@ class LetterIndex:
             self._indices.append((text, starts, ends))
 
     def find(self, strings: Sequence[str]) -> Iterator[Span]:
-        """Yields word spans ``[first, last)`` whose letters without ``OMITTED[k]`` are ``strings[k]``, for each k."""
-        for (text, starts, ends), string in zip(self._indices, strings, strict=True):
-            offset = text.find(string) if string else -1
+        """The word spans ``[first, last)`` whose letters without ``OMITTED[k]`` are ``strings[k]``, for any k."""
+        searched: tuple[int, str] | None = None
+        for index, string in zip(self._indices, strings, strict=True):
+            text, starts, ends = index
+            if not string or string not in text or searched == (id(index), string):
+                continue
+            searched = id(index), string
+            offset = text.find(string)
             while offset >= 0:
                 first, last = starts.get(offset), ends.get(offset + len(string))
                 if first is not None and last is not None:

@@ -51,10 +51,8 @@ def value_parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def find_parts(parts: Sequence[str], indexed: TextIndex, starts: Collection[int]) -> Span | None:
-    """The span of the first of `parts` (see `value_parts`); None unless one sentence mentions all parts, in any order.
-
-    Only parts, and names and values at `starts`, may follow the first part after a comma or preposition: "Austin, Ohio"
-    does not mention ``Austin, Texas``.
+    """The span of the first of `parts`; None unless one sentence mentions all parts, in any order. Only parts and names
+    at `starts` may follow the first one after a comma or preposition: "Austin, Ohio" does not mention Austin, Texas.
     """
     spans = [indexed.find(*value_wordings(part)) for part in dict.fromkeys(parts)]
     for first in sorted(spans[0]) if spans and all(spans) else ():

@@ -30,6 +30,14 @@ def repeated_word_pairs(name: str) -> frozenset[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1 << 14)
+def small_number(value: str) -> str:
+    """The normal form of a value that is a single number below 1000; empty for other values."""
+    tokens = words(entity_words(value))
+    is_small = len(tokens) == 1 and tokens[0].kind == "number" and abs(float(tokens[0].form)) < 1000
+    return tokens[0].form if is_small else ""
+
+
+@lru_cache(maxsize=1 << 14)
 def value_type(value: str) -> str:
     """The type of a value: ``number`` (with or without a unit), ``date`` or ``words``."""
     kinds = {word.kind for word in words(entity_words(value))}

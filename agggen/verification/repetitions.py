@@ -34,7 +34,7 @@ def repeated_words(text: MatchedText) -> tuple[str, ...]:
         for start in range(len(tokens) - 2 * length + 1):
             middle, end = start + length, start + 2 * length
             left, right = tokens[start], tokens[middle]
-            if word_forms[start:middle] != word_forms[middle:end] or right.initial:
+            if left.form != right.form or word_forms[start:middle] != word_forms[middle:end] or right.initial:
                 continue
             if length > 1:  # allows "Faber and Faber and"
                 is_allowed = any(first <= tokens[middle - 1].start and right.end <= last for first, last in text.spans)

@@ -51,9 +51,8 @@ def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
 def wrong_roles(
     text: MatchedText, roles_after: Mapping[str, Sequence[str]], known_predicates: Collection[str]
 ) -> tuple[Span, ...]:
-    """The spans of names that have none of the roles of the words before them: "published by PS3523".
-
-    Names in triples of predicates other than `known_predicates`, those of the training texts, are ignored.
+    """The spans of names that have none of the roles of the words before them: "published by PS3523"; names in triples
+    of predicates other than `known_predicates`, those of the training texts, are ignored.
     """
     return tuple(
         span

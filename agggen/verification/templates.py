@@ -159,9 +159,8 @@ def _stems(text: str) -> set[str]:
 
 
 def learn_articles(records: Iterable[Record]) -> dict[str, float]:
-    """The lexicon's ``articles``: by name, the share of texts with "the" before it, for names in `_MIN_TEXTS` texts.
-
-    Texts in which the noun phrase continues after the name ("the Derbyshire countryside") are ignored.
+    """The lexicon's ``articles``: by name, the share of texts with "the" before it, for names in `_MIN_TEXTS` texts
+    other than those in which the noun phrase continues after the name ("the Derbyshire countryside").
     """
     counts: dict[str, Counter[bool]] = defaultdict(Counter)
     for record in records:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, Words, locate, sentences
+from agggen.verification.critic.examples import MISSING, PART, UNKNOWN, WRONG, Example, Words, locate, sentences
 from agggen.verification.critic.tokens import TripleText, predicate_words, value_words
 
 _CLAUSES = tuple(
@@ -28,11 +28,7 @@ _ENDINGS = ("port", "ham", "ton", "shire", "es", "son", "000", "ville", "an", "-
 
 
 class Corruptor:
-    """Draws random examples.
-
-    Args:
-        texts: examples that are correct or have human labels.
-    """
+    """Draws random examples from `texts`, which are correct or have human labels."""
 
     def __init__(self, texts: Sequence[Example], seed: int) -> None:
         self._texts, self._random = texts, random.Random(seed)
@@ -104,9 +100,8 @@ class Corruptor:
             example = self._random.choice(self._texts).copy()
             second = self._random.choice(self._texts)
             if random_number() < 0.08 and len(example.triples) + len(second.triples) <= 8 and not any(second.labels):
-                example.labels += [SAID] * len(second.triples)
-                example.triples, example.words = example.triples + second.triples, example.words + second.words
-                example.invented = [0] * len(example.words)
+                labels = example.labels + second.labels
+                example = Example(example.triples + second.triples, example.words + second.words, labels)
         if random_number() < 0.18 and not any(example.labels):
             self._replace_by_clauses(example)
         if random_number() < 0.35:
@@ -138,7 +133,6 @@ class Corruptor:
         return Example(triples, text)
 
     def _replace_by_clauses(self, example: Example) -> None:
-        """Replaces the text by a plain clause per triple."""
         self._random.shuffle(example.triples)
         words: list[str] = []
         for subject, predicate, value in example.triples:
@@ -205,9 +199,8 @@ class Corruptor:
         """Exchanges the values of two triples in the text; returns whether this was possible."""
         subject, predicate, value = example.triples[first]
         other_subject, other_predicate, other_value = example.triples[second]
-        if value in (other_value, other_subject) or other_value == subject:
-            return False
-        if (subject, predicate) == (other_subject, other_predicate):
+        is_alternative = (subject, predicate) == (other_subject, other_predicate)
+        if is_alternative or value in (other_value, other_subject) or other_value == subject:
             return False
         mentions = locate(value, example.words), locate(other_value, example.words)
         if any(len(starts) != 1 for _, starts in mentions) or set(mentions[0][0]) & set(mentions[1][0]):
@@ -365,8 +358,7 @@ class Corruptor:
         return tuple(self._random.choice(self._name_words) for _ in range(self._random.choice((1, 1, 2, 2, 3))))
 
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
-        """Random words to replace a value: another value of the predicate, a name, or the value with a changed word.
-
+        """Random words to replace a value: another value of the predicate, a name, or the value with a changed word;
         None if each of six attempts draws only words of the record.
         """
         record_words = example.value_words()

@@ -22,8 +22,7 @@ from agggen.verification.normal import Span
 from agggen.verification.results import check_paired
 
 FORMAT = "agggen-critic-2"
-SHIPPED = Path(__file__).with_name("model")
-"""The critic that is part of agggen."""
+SHIPPED = Path(__file__).with_name("model")  # the critic that is part of agggen
 _BATCH = 64
 
 Verdict = Literal["said", "part", "contradicted", "missing"]
@@ -63,12 +62,9 @@ class Critic:
     def __init__(self, network: CriticNetwork, vocabulary: Sequence[str], sources: dict[str, Any]) -> None:
         self.network, self.vocabulary, self.sources = network, tuple(vocabulary), sources
         self.ids = {word: index for index, word in enumerate(self.vocabulary, start=1)}
-        self.temperature = 1.0
-        """Divides the logits of the verdicts."""
-        self.metrics: dict[str, float] = {}
-        """Metrics on dev texts with synthetic errors."""
-        self.reliability: list[tuple[float, float, int]] = []
-        """The reliability diagram of the probability of ``said``: see `training.reliability`."""
+        self.temperature = 1.0  # divides the logits of the verdicts
+        self.metrics: dict[str, float] = {}  # on dev texts with synthetic errors
+        self.reliability: list[tuple[float, float, int]] = []  # of the probability of ``said``: `training.reliability`
 
     @torch.no_grad()
     def judge(self, records: Sequence[Record], texts: Sequence[str]) -> list[Judgement]:

@@ -20,10 +20,8 @@ from torch import Tensor
 
 from agggen.verification.normal import Span, words
 
-BUCKETS = 1 << 13
-"""The number of hash buckets of character n-grams."""
-LONGEST_TEXT, LONGEST_VALUE, LONGEST_PREDICATE = 250, 24, 10
-"""Longer texts, values and predicates are truncated to this number of words."""
+BUCKETS = 1 << 13  # the number of hash buckets of character n-grams
+LONGEST_TEXT, LONGEST_VALUE, LONGEST_PREDICATE = 250, 24, 10  # maximum numbers of words; longer ones are truncated
 PUNCTUATION = frozenset((".", ","))
 _MARK = "[mark]"
 _WITHOUT_CONTENT = PUNCTUATION | {_MARK, ""}

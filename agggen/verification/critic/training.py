@@ -29,15 +29,12 @@ class CriticTraining:
     """Settings of the training."""
 
     steps: int = 6000
-    batch: int = 48
-    """Texts per step."""
+    batch: int = 48  # texts per step
     learning_rate: float = 1e-3
     warmup: int = 500
     seed: int = 1
-    vocabulary: int = 6000
-    """Maximum number of words with ids: the most frequent words, with at least 5 occurrences."""
-    dev_texts: int = 1500
-    """Number of examples for calibration and metrics, drawn from the dev texts."""
+    vocabulary: int = 6000  # maximum number of words with ids: the most frequent, with at least 5 occurrences
+    dev_texts: int = 1500  # number of examples for calibration and metrics, drawn from the dev texts
 
 
 def examples_of(records: Iterable[Record]) -> list[Example]:
@@ -144,9 +141,7 @@ def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
 
 @torch.no_grad()
 def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
-    """Sets the temperature that maximises the likelihood of the first half of the labels, and the critic's metrics on
-    the second half.
-    """
+    """Sets the temperature that fits the first half of the labels best, and the critic's metrics on the second half."""
     critic.network.eval()
     outputs_of: tuple[list[Tensor], ...] = ([], [])
     targets_of: tuple[list[Tensor], ...] = ([], [])

@@ -25,7 +25,6 @@ class Mention:
     slot: str
     value: str
     span: Span
-    """The characters ``[start, end)`` of the phrase in the text."""
 
 
 def fold(text: str) -> str:
@@ -83,12 +82,11 @@ def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
     slot ("family friendly" in "not family friendly"), phrases inside a name ("Indian" in "Raja Indian Cuisine"), and
     vague phrases if the text has a clearer phrase for the slot.
     """
-    folded = fold(text)
     values = ((slot, value) for slot in slots for value in slots[slot])
     record_patterns = tuple(literal_pattern(slot, value) for slot, value in values if not has_patterns(slot, value))
     matches = [
         (span, pattern)
-        for span, patterns in _matches(folded, reading, record_patterns)
+        for span, patterns in _matches(fold(text), reading, record_patterns)
         for pattern in _compatible(patterns, slots)
     ]
     slots_with_clear_phrase = {pattern.slot for _, pattern in matches if not pattern.vague}

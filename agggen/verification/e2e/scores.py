@@ -38,14 +38,10 @@ class SlotError:
     """A difference between a record and its text."""
 
     slot: str
-    value: str | None
-    """The record's value; None for an added value."""
-    said: str | None
-    """The text's value; None for a missed value."""
-    phrase: str | None
-    """The text's phrase for `said`; None for a missed value."""
-    span: tuple[int, int] | None
-    """The characters ``[start, end)`` of the phrase in the text (Unicode form NFC); None for a missed value."""
+    value: str | None  # the record's value; None for an added value
+    said: str | None  # the text's value; None for a missed value, as are phrase and span
+    phrase: str | None  # the text's phrase for `said`
+    span: tuple[int, int] | None  # the characters ``[start, end)`` of the phrase in the text (Unicode form NFC)
 
     def __str__(self) -> str:
         if self.said is None:
@@ -61,8 +57,7 @@ class SlotErrors:
     added: tuple[SlotError, ...]
     missed: tuple[SlotError, ...]
     wrong: tuple[SlotError, ...]
-    slots: int
-    """The number of the record's values, its name included."""
+    slots: int  # the number of the record's values, its name included
 
     @property
     def all(self) -> tuple[SlotError, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agggen.records import NO_SUBJECT, Record, Triple
+from agggen.records import Record
 from agggen.verification.check import Checker, passes
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck
@@ -285,12 +285,6 @@ def test_subjects_must_be_named_in_full() -> None:
     assert PLAIN.check(item, "She was born in 1815.", [0], subjects=()).unnamed == ()
     assert PLAIN.check(item, "Ada King was born in 1815.", [0], subjects=("Ida Rhodes",)).unnamed == ("Ida Rhodes",)
     assert PLAIN.unnamed_subjects(item, "Ada King and ida rhodes") == ()
-
-
-def test_texts_of_a_record_without_a_subject_need_no_name() -> None:
-    pub = Record("p", (Triple(NO_SUBJECT, "eatType", "pub"), Triple(NO_SUBJECT, "food", "Thai")))
-    assert PLAIN.check(pub, "The pub has Thai food.").faults == ()
-    assert PLAIN.check(pub, "The pub has food.").faults == ("'Thai' (food) is missing",)
 
 
 def test_an_empty_text_has_only_missing_values_and_subjects(checker: Checker) -> None:
