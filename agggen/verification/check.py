@@ -38,13 +38,13 @@ from agggen.verification.values import (
     value_wordings,
 )
 
-_MAX_NEW_WORD_RATE = 0.01  # in complete texts; see `contexts.misplaced_triples`
+_MAX_NEW_WORD_RATE = 0.01  # of complete texts; see `contexts.misplaced_triples`
 _SEPARATOR_BEFORE = re.compile(r"(?:[,(/;]|\b(?:and|or))$")  # of list items
 _SEPARATOR_AFTER = re.compile(r"\s*[,)/;]|\s+(?:(?:and|or)\b|[-\u2013])")
 
 
 class Checker:
-    """Checks texts against records; by default without a `lexicon`, by which values are matched by rule only."""
+    """Checks texts against records; without a `lexicon`, values are matched by rule only."""
 
     def __init__(self, lexicon: Lexicon | None = None) -> None:
         self.lexicon = lexicon or Lexicon()

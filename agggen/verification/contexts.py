@@ -40,7 +40,7 @@ def learn_contexts(texts: Iterable[MatchedText]) -> dict[str, dict[str, int]]:
 def misplaced_triples(
     text: MatchedText, lexicon: Lexicon, max_new_word_rate: float, initial: bool
 ) -> tuple[Triple, ...]:
-    """The triples whose value occurs only in wrong contexts; a text that is not `initial` must not begin with a value.
+    """The triples whose value occurs only in wrong contexts; if not `initial`, values that begin the text are skipped.
 
     A context is wrong if it is more probable for another predicate that also has this value; if the value and the next
     word are one of the ``unrelated_pairs``; or after a word that never precedes the predicate's values in training

@@ -263,7 +263,7 @@ def _with_multipliers_and_units(words: list[Word]) -> Iterator[Word]:
 
 @lru_cache(maxsize=1 << 14)
 def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ...]:
-    """The words of `text`, which begins a sentence if `initial`; with `dates`, a date is one word, otherwise three."""
+    """The words of `text`, which begins a sentence if `initial`; without `dates`, a date is several words."""
     return tuple(_with_multipliers_and_units(list(_single_words(text, initial, dates))))
 
 

@@ -78,12 +78,7 @@ FAA = Lexicon(wordings={"icao location": ("faa",)}, booleans={"family": FAMILY, 
         (FAA, ["eatType = pub", "family = yes"], "Zyx is a family-friendly pub.", ()),
         (FAA, ["eatType = pub", "family = yes"], "Zyx is a pub, not family-friendly.", ("family-friendly",)),
         # Regression: the order depended on the hash seed of the process
-        (
-            FAA,
-            ["eatType = pub"],
-            "Zyx: falseish, noish, trueish, yesish.",
-            ("yesish", "trueish", "noish", "falseish"),
-        ),
+        (FAA, ["eatType = pub"], "Zyx: falseish, noish, trueish, yesish.", ("yesish", "trueish", "noish", "falseish")),
         # names that open a sentence and value words, without and with a lexicon
         (Lexicon(), ["period = 7"], "Zyx, a noble gas, is in period 7. Berlin saw it first.", ()),
         (None, ["period = 7"], "Zyx, a noble gas, is in period 7. Berlin saw it first.", ("noble", "gas", "Berlin")),
