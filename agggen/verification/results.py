@@ -84,11 +84,7 @@ class TextCheck:
 
 
 def check_paired(records: Sequence[Record], texts: Sequence[str]) -> None:
-    """Checks that there are as many texts as records, and at least one.
-
-    Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
-    """
+    """Raises `AggGenError` unless there are as many texts as records, and at least one."""
     if len(records) != len(texts):
         raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text per record")
     if not records:

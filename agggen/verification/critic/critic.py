@@ -68,11 +68,7 @@ class Critic:
 
     @torch.no_grad()
     def judge(self, records: Sequence[Record], texts: Sequence[str]) -> list[Judgement]:
-        """The judgement of each text. Results do not depend on batch composition, up to floating-point rounding.
-
-        Raises:
-            AggGenError: the numbers of records and texts differ, or are zero.
-        """
+        """The judgement of each text. Results do not depend on batch composition, up to floating-point rounding."""
         check_paired(records, texts)
         self.network.eval()
         items = [  # triples, words of the text, character spans of these words

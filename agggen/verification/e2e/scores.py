@@ -67,11 +67,7 @@ class SlotErrors:
 
 def slots_of(record: Record) -> dict[str, tuple[str, ...]]:
     """The values of an E2E record by slot; its subject, if any, is the name.
-
     Predicates may be spelled as in the corpus (``customerRating``) or ``customer rating``, ``customer_rating``.
-
-    Raises:
-        RecordError: a predicate is not a slot of E2E.
     """
     slots: dict[str, list[str]] = {}
     for triple in record.triples:
