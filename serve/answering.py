@@ -23,7 +23,7 @@ from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
 from serve.engine import CheckResult, Failure, Job, ModelCard, Result, Text
-from serve.errors import Problem, problem_of
+from serve.errors import Problem
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
 from serve.schemas import (
@@ -39,7 +39,6 @@ from serve.schemas import (
 )
 
 CARD_CACHE_SECONDS = 5.0
-"""Lifetime of the cached model card."""
 
 Answer = dict[str, Any] | Problem
 _RecordIn = TypeVar("_RecordIn", bound=RecordIn)
@@ -80,7 +79,6 @@ class RecordService:
 
     async def generate(self, entries: Sequence[RawRecord], options: GenerateOptions, seconds: float) -> list[Answer]:
         """The n best texts of each record, following its own plan if it has one; `options` are within the limits."""
-
         settings = partial(inference, options)
 
         def job(entry: RawRecord) -> Job:
@@ -101,19 +99,14 @@ class RecordService:
         def job(entry: RawRecord) -> Job:
             return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
 
-        def plan_jobs(jobs: list[Job], seconds_left: float) -> Any:
-            return self.engine.plan(jobs, options.k, seconds_left)
-
-        return await self._answers(entries, job, plan_jobs, _plans_json, seconds)
+        return await self._answers(entries, job, partial(self.engine.plan, k=options.k), _plans_json, seconds)
 
     async def align(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
         """The facts of each text, each with the triples that it expresses."""
-
         return await self._answers(entries, partial(self._text, AlignRecord), self.engine.align, _facts_json, seconds)
 
     async def check(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
         """The results of the checks of each text."""
-
         return await self._answers(entries, partial(self._text, CheckRecord), self.engine.check, _check_json, seconds)
 
     def _text(self, model: type[CheckRecord], entry: RawRecord) -> Text:
@@ -193,7 +186,7 @@ class RecordService:
         results = await process(items, seconds) if items else []
         for entry, item, result in zip(valid, items, results, strict=True):
             if isinstance(result, Failure):
-                answers[entry.index] = with_location(problem_of(result), entry)
+                answers[entry.index] = with_location(Problem(result.code, result.message, field=result.field), entry)
             else:
                 common = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
                 answers[entry.index] = common | to_json(item, result.value)
@@ -202,8 +195,13 @@ class RecordService:
 
 async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:
     """The result of `work`; if the client disconnects, cancels it and raises ClientDisconnect."""
+
+    async def until_disconnected() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
     task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(_until_disconnected(receive))
+    watch = asyncio.ensure_future(until_disconnected())
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -213,11 +211,6 @@ async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result
         task.cancel()
         watch.cancel()
         await asyncio.gather(task, watch, return_exceptions=True)
-
-
-async def _until_disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def reject_duplicates(entries: Sequence[RawRecord], seen: dict[str, int]) -> None:
@@ -232,7 +225,6 @@ def reject_duplicates(entries: Sequence[RawRecord], seen: dict[str, int]) -> Non
 
 
 def answer_json(answer: Answer, request_id: str) -> dict[str, Any]:
-    """The JSON object of an answer."""
     if isinstance(answer, Problem):
         return {"index": answer.index, "id": answer.record, "status": "error", "error": answer.as_dict(request_id)}
     return answer
@@ -255,10 +247,9 @@ def _texts_json(_: Job, texts: list[Generation]) -> dict[str, Any]:
 
 
 def _plans_json(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
-    def probability(log_probability: float | None) -> float | None:
-        return None if log_probability is None else math.exp(log_probability)
-
-    return {"plans": [plan.as_dict() | {"probability": probability(plan.log_probability)} for plan in plans]}
+    logs = [plan.log_probability for plan in plans]
+    probabilities = [None if log is None else math.exp(log) for log in logs]
+    return {"plans": [plan.as_dict() | {"probability": p} for plan, p in zip(plans, probabilities, strict=True)]}
 
 
 def _facts_json(text: Text, aligned: AlignedText) -> dict[str, Any]:
@@ -275,10 +266,10 @@ def _check_json(text: Text, result: CheckResult) -> dict[str, Any]:
     for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
         values.append({"predicate": predicate, "triple": _triple_json(value.triple), "how": value.kind, **span})
-    critic = result.critic and {
-        **{name: result.critic[name] for name in ("scores", "risk", "triples")},
-        "invented_spans": result.critic["invented"],
-    }
+    critic = {}
+    if result.critic:
+        critic = {name: result.critic[name] for name in ("scores", "risk", "triples")}
+        critic["invented_spans"] = result.critic["invented"]
     return {
         "values": values,
         "unnamed": list(check.unnamed),

@@ -14,7 +14,6 @@ T = TypeVar("T")
 
 
 def bundle_config(config: InferenceConfig) -> InferenceConfig:
-    """The default of `Job.settings`: the bundle's settings, unchanged."""
     return config
 
 
@@ -74,11 +73,9 @@ class ReplicaAnswers(Generic[T]):
 
     answers: list[T | Failure]
     model: str  # the fingerprint of the replica's bundle
-    verify_seconds: float = 0.0
-    """Time of the strict check: each batch's time, divided equally among its records; 0 without tracing."""
+    verify_seconds: float = 0.0  # of the strict check; 0 without tracing
 
     def results(self) -> list[Result[T] | Failure]:
-        """The answers, each with the model's fingerprint; failures unchanged."""
         return [answer if isinstance(answer, Failure) else Result(answer, self.model) for answer in self.answers]
 
 

@@ -29,6 +29,10 @@ from serve.replica import Replica
 _log = logging.getLogger("agggen.serve")
 
 
+_ALIGN_BATCH = 16  # texts aligned together, as in `Generator.align`
+_CHARACTERS_PER_TOKEN = 4
+
+
 @dataclass(frozen=True, slots=True)
 class _WriteItem:
     job: Job
@@ -41,6 +45,10 @@ class _CheckItem:
     text: Text
 
 
+Item = _WriteItem | Text | _CheckItem
+Answer = list[Generation] | AlignedText | CheckResult
+
+
 class _TimedChecker(Checker):
     """Sums the seconds of its checks; most of them are called by the beam search."""
 
@@ -48,24 +56,15 @@ class _TimedChecker(Checker):
 
     def check(self, *arguments: Any, **options: Any) -> TextCheck:
         begin = time.perf_counter()
-        try:
-            return super().check(*arguments, **options)
-        finally:
-            self.seconds += time.perf_counter() - begin
-
-
-_ALIGN_BATCH = 16  # texts aligned together, as in `Generator.align`
-_CHARACTERS_PER_TOKEN = 4
-
-Item = _WriteItem | Text | _CheckItem
-Answer = list[Generation] | AlignedText | CheckResult
+        checked = super().check(*arguments, **options)
+        self.seconds += time.perf_counter() - begin
+        return checked
 
 
 class GeneratorReplica(Replica[Item, Answer]):
     """Writes, aligns and checks the texts of many requests in batches."""
 
     def __init__(self, config: ServeConfig) -> None:
-        """Also loads the critic; raises BundleError and StorageError like `Replica`."""
         super().__init__(config, config.generator)
         self._generator = self._bundle.generator(self._device)
         if config.tracing.experiment is not None:
@@ -128,13 +127,11 @@ class GeneratorReplica(Replica[Item, Answer]):
         jobs = [item.job for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
         candidates = [plan for plan in plans if isinstance(plan, Candidates)]
         configs = [job.settings(self._generator.config) for job in jobs]
-        checker = self._generator.checker
-        seconds_before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
-        counts = [job.n_best for job in jobs]
+        checker, counts = self._generator.checker, [job.n_best for job in jobs]
+        seconds_before = getattr(checker, "seconds", 0.0)
         texts = iter(self._generator.write([job.record for job in jobs], candidates, counts, configs))
-        if isinstance(checker, _TimedChecker):
-            for item in items:
-                item.verify_seconds.append((checker.seconds - seconds_before) / len(items))
+        for item in items:
+            item.verify_seconds.append((getattr(checker, "seconds", 0.0) - seconds_before) / len(items))
         return [plan if isinstance(plan, Failure) else next(texts) for plan in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:
@@ -184,7 +181,7 @@ class GeneratorReplica(Replica[Item, Answer]):
         return facts
 
     def _count_states(self, record: Record) -> int:
-        """The number of states: non-empty sets of the record's triples that one fact may express."""
+        """The number of sets of the record's triples that one fact may express."""
         largest = self._bundle.model.config.max_group_size
         return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 

@@ -1,6 +1,6 @@
 """Calls Ray Serve replicas through deployment handles, within a deadline and with one retry.
 
-Each record gets a result, or a `Failure` that tells whether a retry may help, even if a replica is lost.
+Each record gets a result or a `Failure`, even if a replica is lost.
 """
 
 from __future__ import annotations
@@ -49,10 +49,8 @@ class HandleEngine:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            config: the maximal number of records per call, and the bounds of the generators.
             generator_state: returns the state of the generators; it may block.
-            span: a context manager that traces a call, given its name and number of records, and yields a function that
-                takes the call's result. None: calls are not traced.
+            span: traces a call, given its name and number of records; yields a function that takes the call's result.
         """
         self._planner, self._generator, self._generator_state = planner, generator, generator_state
         self._span = span or (lambda name, records: nullcontext(lambda result: None))
@@ -63,13 +61,9 @@ class HandleEngine:
         """The n best texts of each job, best first."""
         return await self._in_parts(self._generate, jobs, seconds)
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Result[list[PlannedRecord]] | Failure]:
+    async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> list[Result[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record."""
-
-        def plan(part: Sequence[Job], seconds_left: float) -> Any:
-            return self._planner.plan.remote(part, k, seconds_left)
-
-        return await self._batched("plan", jobs, seconds, plan)
+        return await self._batched("plan", jobs, seconds, partial(self._planner.plan.remote, k=k))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Result[AlignedText] | Failure]:
         """The most likely predicates of each fact of each text."""
@@ -140,7 +134,6 @@ class HandleEngine:
         return [answer for task in tasks for answer in task.result()]
 
     async def _answers(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> list[Any]:
-        """The call's result for each item, or the call's failure for all items."""
         result = await self._call(span, items, deadline, call)
         return [result] * len(items) if isinstance(result, Failure) else result.results()
 
@@ -171,11 +164,9 @@ class HandleEngine:
 
 
 async def _response_within(response: Any, seconds: float) -> Any:
-    """The response; after `seconds`, or if the caller is cancelled, cancels the request.
+    """The response; after `seconds` (TimeoutError), or if the caller is cancelled, cancels the request.
 
-    Raises:
-        TimeoutError: there is no response after `seconds`.
-        TaskCancelledError: the replica cancelled the request. Serve raises CancelledError, as for a cancelled caller.
+    Raises TaskCancelledError if the replica cancelled it, for which Serve raises CancelledError, as for the caller.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -41,13 +41,10 @@ _access = logging.getLogger("agggen.serve.access")
 _LOGGERS = ("agggen", "agggen_platform", "serve")  # and their children
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
-_CLIENT_DISCONNECTED = 499
 
 
 @dataclass(slots=True)
 class RequestInfo:
-    """The properties of a request for the log and the metrics."""
-
     id: str = "-"
     trace: str = ""  # id of the request's trace; empty: the request is not traced
     caller: str = ""  # name of the request's API key; empty: no key
@@ -95,7 +92,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log: LogConfig, replica: str, stream: TextIO | None = None) -> None:
-    """Sends the endpoint's logs of `log.level` and above, as JSON lines, only to `stream` (None: standard error)."""
+    """Sends the endpoint's logs as JSON lines only to `stream` (None: standard error)."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(log.texts, replica))
     for name in _LOGGERS:
@@ -114,11 +111,10 @@ def log_as_replica(log: LogConfig) -> None:
 class RequestContext:
     """ASGI middleware: assigns request ids, logs and counts requests, and answers unhandled errors with 500.
 
-    The client's X-Request-Id is used if it is 1 to 128 letters, digits and ``._:-``; the answer returns the id.
+    `paths`: paths that logs and metrics name; `echo`: whether the answer returns a valid X-Request-Id of the client.
     """
 
     def __init__(self, app: ASGIApp, paths: Collection[str], meters: Metrics | None = None, echo: bool = True) -> None:
-        """`paths`: paths that logs and metrics name; `echo`: whether to return an id that the client sent."""
         self.app, self.meters, self.paths, self.echo = app, meters, frozenset(paths), echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -164,7 +160,7 @@ class RequestContext:
         return path if path in self.paths else "other"
 
     def _log(self, method: str, route: str, info: RequestInfo, seconds: float) -> None:
-        status = info.status or _CLIENT_DISCONNECTED
+        status = info.status or 499  # the client disconnected
         fields: dict[str, Any] = {
             "method": method if method in _METHODS else "other",
             "route": route,
@@ -175,8 +171,9 @@ class RequestContext:
             "failed": {name: count for name, count in info.outcomes.items() if name != "ok"},
             "problem": info.problem or None,
             "complete": info.complete,
-            **({"trace_id": info.trace} if info.trace else {}),
         }
+        if info.trace:
+            fields["trace_id"] = info.trace
         _access.info("%s %s %d", fields["method"], route, status, extra={"fields": fields})
 
 

@@ -25,9 +25,7 @@ class Replica(ABC, Generic[T, A]):
     """A replica that processes batches with a bundle."""
 
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
-        """Loads the configured bundle and runs its self-test.
-
-        `config.bundle` must not be an alias, since an alias can move. Torch gets one thread per CPU of `role`.
+        """Loads the configured bundle, which must not be an alias, since an alias can move, and runs its self-test.
 
         Raises:
             BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
@@ -51,26 +49,23 @@ class Replica(ABC, Generic[T, A]):
         return ReplicaAnswers(await self._batcher.submit(items, seconds), self._fingerprint)
 
     @abstractmethod
-    def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]:
-        """The answers to a batch; see `Batcher`."""
+    def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]: ...
 
     @abstractmethod
-    def _traits(self, item: T) -> Traits:
-        """The properties of an item that decide which items share its batch."""
+    def _traits(self, item: T) -> Traits: ...
 
     @abstractmethod
     def _test(self) -> Sequence[str]:
         """Runs a self-test in the batcher's thread and returns its failures."""
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """The metric that Serve's controller collects for `serve.scaling.by_records`."""
+        """Called by Serve, for `serve.scaling.by_records`."""
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
         """Raises RuntimeError, so that Serve replaces the replica, if a batch hangs or the self-test fails.
 
-        The self-test runs after several consecutive unexpected failures, as after the loss of a GPU. Also exports the
-        metric of the served bundle.
+        The self-test runs after several consecutive unexpected failures, as after the loss of a GPU.
         """
         if self._batcher.is_stuck(self._max_batch_seconds):
             raise RuntimeError(f"a batch has been in progress for more than {self._max_batch_seconds:g} s")

@@ -1,8 +1,4 @@
-"""The endpoint's configuration: its bundle, replicas, limits and access.
-
-`agggen serve`, ``serve run serve.app:app KEY=VALUE`` and the ``args`` of a ``serve deploy`` file set a `ServeConfig`,
-which every replica receives.
-"""
+"""The endpoint's configuration, which every replica receives: its bundle, replicas, limits and access."""
 
 from __future__ import annotations
 
@@ -75,11 +71,8 @@ class ReplicaConfig:
     def __post_init__(self) -> None:
         minima = {"min_replicas": 0, "target_records": 0.01, "downscale_delay_s": 0, "cpus": 0, "gpus": 0}
         check_minima(self, minima, "replicas.")
-        if self.max_replicas is None:
-            return
-        check_minima(self, {"max_replicas": 1}, "replicas.")
-        if self.min_replicas > self.max_replicas:
-            raise ConfigError(f"min_replicas ({self.min_replicas}) is more than max_replicas ({self.max_replicas})")
+        if self.max_replicas is not None and not max(1, self.min_replicas) <= self.max_replicas:
+            raise ConfigError(f"max_replicas ({self.max_replicas}) must be at least 1 and min_replicas")
 
 
 @dataclass(frozen=True)

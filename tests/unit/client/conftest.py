@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agggen_platform.client import Client, Retry, retry
+from agggen_platform.client import Client, Retry, transport
 
 URL = "http://127.0.0.1:8000"
 QUICK = Retry(attempts=4, first_wait=0.001, longest_wait=0.002)
@@ -23,7 +23,7 @@ def client_of(handler: Callable[[httpx.Request], httpx.Response], **settings: An
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Skips the waits of clients and records their durations in seconds."""
     seconds: list[float] = []
-    monkeypatch.setattr(retry.time, "sleep", seconds.append)
+    monkeypatch.setattr(transport.time, "sleep", seconds.append)
     return seconds
 
 
@@ -45,15 +45,14 @@ def text(index: int, record: str) -> dict[str, Any]:
     return {"index": index, "id": record, "status": "ok", "texts": [{"text": f"About {record}."}]}
 
 
-def records_in(request: httpx.Request) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = json.loads(request.content)["records"]
-    return records
+def records_in(request: httpx.Request) -> Any:
+    return json.loads(request.content)["records"]
 
 
 class Script:
     """A handler that returns, raises or calls the given entries in order; the last one is repeated."""
 
-    def __init__(self, *answers: httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]) -> None:
+    def __init__(self, *answers: Any) -> None:
         self.answers, self.requests = list(answers), list[httpx.Request]()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:

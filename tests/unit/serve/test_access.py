@@ -130,27 +130,14 @@ def test_cross_origin_requests_are_refused(ask_stub: Ask, stub: StubEngine) -> N
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
-SMALL = {"body_bytes": 100, "stream_bytes": 200}
+COMPRESSED = [("generate", "gzip"), ("generate", "identity, br"), ("generate:stream", "ZSTD")]
 
 
-@pytest.mark.parametrize(
-    ("name", "header", "value", "status"),
-    [
-        ("generate", "content-length", "101", 413),
-        ("generate", "content-length", "9" * 900, 413),
-        ("generate:stream", "content-length", "201", 413),
-        *(("generate", "content-length", value, 400) for value in ("-1", "1e3", "٣")),
-        *(("generate", "content-encoding", value, 415) for value in ("gzip", "identity, br")),
-        ("generate:stream", "content-encoding", "ZSTD", 415),
-    ],
-)
-def test_invalid_headers_are_refused_before_the_body_arrives(
-    stub: StubEngine, name: str, header: str, value: str, status: int
-) -> None:
-    assert Server().status_of(limited(stub, **SMALL).app, scope(f"/v1/{name}", {header: value})) == status
+@pytest.mark.parametrize(("name", "encoding"), COMPRESSED)
+def test_compressed_bodies_are_refused_before_they_arrive(ask_stub: Ask, name: str, encoding: str) -> None:
+    assert Server().status_of(ask_stub.app, scope(f"/v1/{name}", {"content-encoding": encoding})) == 415
 
 
-@pytest.mark.parametrize("length", [{}, {"Content-Length": "3"}], ids=["chunked", "false length"])
 @pytest.mark.parametrize(
     ("body", "limits", "status"),
     [
@@ -160,10 +147,9 @@ def test_invalid_headers_are_refused_before_the_body_arrives(
     ids=["long", "late"],
 )
 def test_reading_stops_at_a_body_that_is_too_long_or_late(
-    stub: StubEngine, body: list[bytes], limits: dict[str, float], status: int, length: dict[str, str]
+    stub: StubEngine, body: list[bytes], limits: dict[str, float], status: int
 ) -> None:
-    app = limited(stub, **limits).app
-    assert Server(*map(part, body)).status_of(app, scope(headers=length)) == status
+    assert Server(*map(part, body)).status_of(limited(stub, **limits).app, scope()) == status
 
 
 async def collected(chunks: AsyncIterator[bytes]) -> bytes:
@@ -192,7 +178,7 @@ async def test_streams_are_received_ahead_within_their_limits() -> None:
 
 def test_a_stream_above_its_size_limit_ends_with_the_error_too_large(stub: StubEngine) -> None:
     body = pieces(b" " * 150, b" " * 60)
-    response = limited(stub, **SMALL)("/v1/generate:stream", content=body, headers=NDJSON)
+    response = limited(stub, stream_bytes=200)("/v1/generate:stream", content=body, headers=NDJSON)
     assert '"end"' in response.text and "too-large" in response.text
 
 

@@ -8,9 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
-
 from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
@@ -39,8 +36,9 @@ def jobs(*names: str) -> list[Job]:
 class Call:
     """A fake of Serve's response object: returns a result, raises, or waits until it is cancelled."""
 
-    def __init__(self, method: str, arguments: tuple[Any, ...], result: Any) -> None:
-        self.method, self.arguments, self.result, self.cancelled = method, arguments, result, False
+    def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any], result: Any) -> None:
+        self.method, self.arguments, self.options, self.result = method, arguments, options, result
+        self.cancelled = False
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.outcome().__await__()
@@ -48,7 +46,7 @@ class Call:
     async def outcome(self) -> Any:
         if isinstance(self.result, BaseException):
             raise self.result
-        value = self.result(*self.arguments)
+        value = self.result(*self.arguments, **self.options)
         return await value if asyncio.iscoroutine(value) else value
 
     def cancel(self) -> None:
@@ -62,9 +60,9 @@ class Replicas:
         self.results, self.calls = list(results), list[Call]()
 
     def __getattr__(self, method: str) -> Any:
-        def remote(*arguments: Any) -> Call:
+        def remote(*arguments: Any, **options: Any) -> Call:
             result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
-            self.calls.append(Call(method, arguments, result))
+            self.calls.append(Call(method, arguments, options, result))
             return self.calls[-1]
 
         return SimpleNamespace(remote=remote)
@@ -186,10 +184,10 @@ async def test_cancelling_a_call_cancels_its_requests() -> None:
 @asynchronous
 async def test_plans_go_to_planners_and_alignments_to_generators() -> None:
     aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
-    planner = Replicas(DIED, lambda jobs, k, seconds: ReplicaAnswers([[k]] * len(jobs), "ab12"))
+    planner = Replicas(DIED, lambda jobs, seconds, k: ReplicaAnswers([[k]] * len(jobs), "ab12"))
     generator = Replicas(UNAVAILABLE, lambda texts, seconds: ReplicaAnswers([aligned] * len(texts), "cd34"))
     engine = HandleEngine(planner, generator, config(2))
-    assert await engine.plan(jobs("a"), 7, LONG) == [Result([7], "ab12")]
+    assert await engine.plan(jobs("a"), LONG, 7) == [Result([7], "ab12")]
     assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Result(aligned, "cd34")] * 3
     assert [call.method for call in planner.calls + generator.calls] == ["plan"] * 2 + ["align"] * 3
 

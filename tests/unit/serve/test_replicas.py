@@ -52,7 +52,7 @@ def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, librar
 
     async def together() -> Any:
         planned = planner.candidates([*jobs, Job(record), Job(record, human_plan, complete=True)], LONG)
-        return await asyncio.gather(planned, planner.plan(jobs, 5, LONG))
+        return await asyncio.gather(planned, planner.plan(jobs, LONG, 5))
 
     candidates, plans = run(together())
     library_results = [library.planner.candidates([record], config=config)[0] for config in [*configs, None]]
@@ -80,7 +80,7 @@ def test_failures_name_the_reason_and_field(planner: PlannerReplica, library: Ge
     first, *failures, last = run(planner.candidates(jobs, LONG)).answers
     assert_failures(failures, bad)
     assert [first.plans, last.plans] == [result.plans for result in library.planner.candidates(RECORDS[:2])]
-    best, *failures = run(planner.plan(jobs[:3], 2, LONG)).answers
+    best, *failures = run(planner.plan(jobs[:3], LONG, 2)).answers
     assert_failures(failures, bad[:2])
     assert [plan.plan for plan in best] == [plan.plan for plan in library.planner.plan([record], 2)[0]]
 

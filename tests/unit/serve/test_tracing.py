@@ -44,7 +44,7 @@ def traced(planner: PlannerReplica, traced_generator: GeneratorReplica, serve_co
     def post(address: str, **request: object) -> tuple[httpx.Response, dict[str, ReadableSpan]]:
         exporter.clear()
         answer = ask(address, **request)
-        assert traces.flush()
+        assert traces.provider.force_flush()
         return answer, {span.name: span for span in exporter.get_finished_spans()}
 
     return post
@@ -113,7 +113,7 @@ def test_an_unreachable_mlflow_loses_spans_but_no_requests(
     traces = Traces(exporter)
     engine = HandleEngine(LocalHandle(planner), LocalHandle(generator), serve_config, span=traces.span)
     answer = Ask(api(engine, serve_config, traces=traces))("/v1/plan", json={"records": records("a")})
-    traces.flush()
+    traces.provider.force_flush()
     assert (answer.status_code, exporter.lost) == (200, 3)
     assert "MLflow did not accept 3 spans (Failed to establish a new connection" in caplog.text
     assert "hunter2" not in caplog.text
