@@ -22,26 +22,16 @@ from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
+from serve import schemas
 from serve.engine import CheckResult, Failure, Job, ModelCard, Result, Text
 from serve.errors import Problem
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
-from serve.schemas import (
-    AlignRecord,
-    CheckRecord,
-    GenerateOptions,
-    GenerateRecord,
-    NoOptions,
-    PlanOptions,
-    RecordIn,
-    inference,
-    validated,
-)
 
 CARD_CACHE_SECONDS = 5.0
 
 Answer = dict[str, Any] | Problem
-_RecordIn = TypeVar("_RecordIn", bound=RecordIn)
+_RecordIn = TypeVar("_RecordIn", bound=schemas.RecordIn)
 _Result = TypeVar("_Result")
 _Item = TypeVar("_Item")
 
@@ -77,12 +67,14 @@ class RecordService:
             self._card = (now, await self.engine.card())
         return self._card[1]
 
-    async def generate(self, entries: Sequence[RawRecord], options: GenerateOptions, seconds: float) -> list[Answer]:
+    async def generate(
+        self, entries: Sequence[RawRecord], options: schemas.GenerateOptions, seconds: float
+    ) -> list[Answer]:
         """The n best texts of each record, following its own plan if it has one; `options` are within the limits."""
-        settings = partial(inference, options)
+        settings = partial(schemas.inference, options)
 
         def job(entry: RawRecord) -> Job:
-            data = self._validated(GenerateRecord, entry.raw)
+            data = self._validated(schemas.GenerateRecord, entry.raw)
             try:
                 plan = None if data.plan is None else Plan.parse(data.plan)
             except PlanError as error:
@@ -91,31 +83,35 @@ class RecordService:
 
         return await self._answers(entries, job, self.engine.generate, _texts_json, seconds)
 
-    async def plan(self, entries: Sequence[RawRecord], options: PlanOptions, seconds: float) -> list[Answer]:
+    async def plan(self, entries: Sequence[RawRecord], options: schemas.PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
 
-        settings = partial(inference, options)
+        settings = partial(schemas.inference, options)
 
         def job(entry: RawRecord) -> Job:
-            return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
+            return Job(self._record(entry, self._validated(schemas.RecordIn, entry.raw)), settings=settings)
 
         return await self._answers(entries, job, partial(self.engine.plan, k=options.k), _plans_json, seconds)
 
-    async def align(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
+    async def align(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
         """The facts of each text, each with the triples that it expresses."""
-        return await self._answers(entries, partial(self._text, AlignRecord), self.engine.align, _facts_json, seconds)
+        return await self._answers(
+            entries, partial(self._text, schemas.AlignRecord), self.engine.align, _facts_json, seconds
+        )
 
-    async def check(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
+    async def check(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
         """The results of the checks of each text."""
-        return await self._answers(entries, partial(self._text, CheckRecord), self.engine.check, _check_json, seconds)
+        return await self._answers(
+            entries, partial(self._text, schemas.CheckRecord), self.engine.check, _check_json, seconds
+        )
 
-    def _text(self, model: type[CheckRecord], entry: RawRecord) -> Text:
+    def _text(self, model: type[schemas.CheckRecord], entry: RawRecord) -> Text:
         """A validated record with its text; raises Problem, naming the field."""
         data = self._validated(model, entry.raw)
         if len(data.text) > self.limits.text_chars:
             detail = f"the text has {len(data.text)} characters; at most {self.limits.text_chars}"
             raise Problem("text", detail, field="text")
-        facts = data.facts if isinstance(data, AlignRecord) else None
+        facts = data.facts if isinstance(data, schemas.AlignRecord) else None
         return Text(self._record(entry, data), data.text, None if facts is None else tuple(facts))
 
     def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
@@ -131,9 +127,9 @@ class RecordService:
             except (RecordError, PlanError) as error:
                 raise Problem("record", str(error)) from None
             raw = fields | {"triples": [_triple_json(triple) for triple in triples]}
-        return validated(model, raw, code="record")
+        return schemas.validated(model, raw, code="record")
 
-    def _record(self, entry: RawRecord, data: RecordIn) -> Record:
+    def _record(self, entry: RawRecord, data: schemas.RecordIn) -> Record:
         """Converts a validated record; raises Problem, naming the field, if a triple is invalid or above a limit."""
         limits = self.limits
         if len(data.triples) > limits.triples:

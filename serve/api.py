@@ -23,6 +23,7 @@ from starlette.responses import Response
 
 from agggen_platform.client import answers
 from agggen_platform.serving.config import ServeConfig
+from serve import schemas
 from serve.answering import Answer, RawRecord, RecordService, answer_json, outcome, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined_problem
@@ -32,19 +33,6 @@ from serve.meters import Metrics
 from serve.observe import RequestContext, add_exception_handlers, current_request
 from serve.page import add_page
 from serve.reading import JSON, NDJSON, check_media_type, parsed
-from serve.schemas import (
-    AlignRequest,
-    CheckRequest,
-    GenerateOptions,
-    GenerateRequest,
-    NoOptions,
-    Options,
-    PlanOptions,
-    PlanRequest,
-    RequestBody,
-    options_within_limits,
-    validated,
-)
 from serve.security import access_check
 from serve.streaming import Stream
 
@@ -144,13 +132,16 @@ _PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
 def _openapi_document(app: FastAPI) -> dict[str, Any]:
     """FastAPI's OpenAPI document plus the schemas of request bodies, which FastAPI does not parse."""
     if app.openapi_schema is None:
-        models: Any = [(body, "validation") for body in (GenerateRequest, PlanRequest, AlignRequest, CheckRequest)]
+        models: Any = [
+            (body, "validation")
+            for body in (schemas.GenerateRequest, schemas.PlanRequest, schemas.AlignRequest, schemas.CheckRequest)
+        ]
         _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
         FastAPI.openapi(app)["components"]["schemas"].update(definitions["$defs"])
     return FastAPI.openapi(app)
 
 
-def _documentation(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
+def _documentation(answer: Any, body: type[schemas.RequestBody]) -> dict[str, Any]:
     """Route options that document an operation whose body FastAPI does not parse and whose response is already JSON."""
     content = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
     return {
@@ -162,37 +153,37 @@ def _documentation(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-@v1.post("/generate", **_documentation(answers.TextsResponse, GenerateRequest))
+@v1.post("/generate", **_documentation(answers.TextsResponse, schemas.GenerateRequest))
 async def generate(request: Request, deadline: Deadline = None) -> Response:
     """Texts for each record, ranked by the joint probability of plan and text. A record's `plan` is followed exactly;
     it must name each predicate of the record once, or with `complete` the model adds missing ones."""
-    return await _answer(request, RecordService.generate, GenerateRequest, GenerateOptions, deadline)
+    return await _answer(request, RecordService.generate, schemas.GenerateRequest, schemas.GenerateOptions, deadline)
 
 
-@v1.post("/plan", **_documentation(answers.PlansResponse, PlanRequest))
+@v1.post("/plan", **_documentation(answers.PlansResponse, schemas.PlanRequest))
 async def plan(request: Request, deadline: Deadline = None) -> Response:
     """The k best plans of each record, with their probabilities among all plans that `level` allows."""
-    return await _answer(request, RecordService.plan, PlanRequest, PlanOptions, deadline)
+    return await _answer(request, RecordService.plan, schemas.PlanRequest, schemas.PlanOptions, deadline)
 
 
-@v1.post("/align", **_documentation(answers.AlignedResponse, AlignRequest))
+@v1.post("/align", **_documentation(answers.AlignedResponse, schemas.AlignRequest))
 async def align(request: Request, deadline: Deadline = None) -> Response:
     """The most likely triples that each fact of a text expresses, with their posterior probability."""
-    return await _answer(request, RecordService.align, AlignRequest, NoOptions, deadline)
+    return await _answer(request, RecordService.align, schemas.AlignRequest, schemas.NoOptions, deadline)
 
 
-@v1.post("/check", **_documentation(answers.CheckedResponse, CheckRequest))
+@v1.post("/check", **_documentation(answers.CheckedResponse, schemas.CheckRequest))
 async def check(request: Request, deadline: Deadline = None) -> Response:
     """How and where each text expresses the values of its record, and every fault that the strict check finds; with a
     critic also scores, a risk, and a verdict on each triple."""
-    return await _answer(request, RecordService.check, CheckRequest, NoOptions, deadline)
+    return await _answer(request, RecordService.check, schemas.CheckRequest, schemas.NoOptions, deadline)
 
 
 async def _answer(
     request: Request,
-    work: Callable[[RecordService, list[RawRecord], Options, float], Awaitable[list[Answer]]],
-    body_model: type[RequestBody],
-    options_model: type[Options],
+    work: Callable[[RecordService, list[RawRecord], schemas.Options, float], Awaitable[list[Answer]]],
+    body_model: type[schemas.RequestBody],
+    options_model: type[schemas.Options],
     deadline: float | None,
 ) -> Response:
     service: RecordService = request.state.service
@@ -202,11 +193,11 @@ async def _answer(
         raise Problem("invalid", f"query.{name}: options are in the body, not in the query", field=f"query.{name}")
     data = await read_body(request, config.limits.body_bytes, config.limits.deadline_s)
     started_at, seconds = time.monotonic(), _seconds(deadline, config)
-    body = validated(body_model, await parsed(data))
+    body = schemas.validated(body_model, await parsed(data))
     if len(body.records) > config.limits.records:
         detail = f"{len(body.records)} records, at most {config.limits.records}: send several requests, or a stream"
         raise Problem("too-large", detail, field="records")
-    requested = validated(options_model, body.options if "options" in body.model_fields_set else {}, "options")
+    requested = schemas.validated(options_model, body.options if "options" in body.model_fields_set else {}, "options")
     options = await _limited_options(request, requested, seconds)
     entries = [RawRecord(index, raw) for index, raw in enumerate(body.records)]
     reject_duplicates(entries, {})
@@ -226,7 +217,9 @@ async def _answer(
     response_class=Response,
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
-async def stream(request: Request, query: Annotated[GenerateOptions, Query()], deadline: Deadline = None) -> Response:
+async def stream(
+    request: Request, query: Annotated[schemas.GenerateOptions, Query()], deadline: Deadline = None
+) -> Response:
     """One record of `/v1/generate` per line; one answer per line in the same order, then a line with the status `end`,
     counts of `records`, `ok` and `errors`, and an `error` if the rest of the input was not read.
 
@@ -247,14 +240,14 @@ def _seconds(deadline: float | None, config: ServeConfig) -> float:
     return min(limits.deadline_s if deadline is None else deadline, limits.longest_deadline_s)
 
 
-async def _limited_options(request: Request, options: Options, seconds: float) -> Options:
+async def _limited_options(request: Request, options: schemas.Options, seconds: float) -> schemas.Options:
     """The options within the limits; raises Problem (504) if the engine does not return its model card in time."""
     try:
         async with asyncio.timeout(seconds):
             card = await request.state.service.card()
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
-    return options_within_limits(options, request.app.state.config.limits, card)
+    return schemas.options_within_limits(options, request.app.state.config.limits, card)
 
 
 # --- the model, examples and probes -----------------------------------------------------------------------------------

@@ -38,9 +38,8 @@ from serve.schemas import GenerateOptions, problem_at
 _log = logging.getLogger("agggen.serve")
 _access = logging.getLogger("agggen.serve.access")
 
-_LOGGERS = ("agggen", "agggen_platform", "serve")  # and their children
+
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
 @dataclass(slots=True)
@@ -95,7 +94,7 @@ def set_up_logging(log: LogConfig, replica: str, stream: TextIO | None = None) -
     """Sends the endpoint's logs as JSON lines only to `stream` (None: standard error)."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(log.texts, replica))
-    for name in _LOGGERS:
+    for name in ("agggen", "agggen_platform", "serve"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(log.level.upper())
@@ -147,22 +146,16 @@ class RequestContext:
             problem = Problem("internal", "an unexpected error; the server's log has it under this request_id")
             await problem.response(info.id)(scope, receive, send_observed)
         finally:
-            route = self._route(scope)
+            route = scope["path"] if scope["path"] in self.paths else "other"
             if self.meters:
                 self.meters.request(route, info.outcomes, info.problem)
             self._log(scope["method"], route, info, time.monotonic() - started_at)
             _current.reset(token)
 
-    def _route(self, scope: Scope) -> str:
-        """The path without the application's mount prefix; ``other`` for an unknown path."""
-        path, root = str(scope["path"]), str(scope.get("root_path", ""))
-        path = path.removeprefix(root) if path.startswith(root + "/") else path
-        return path if path in self.paths else "other"
-
     def _log(self, method: str, route: str, info: RequestInfo, seconds: float) -> None:
         status = info.status or 499  # the client disconnected
         fields: dict[str, Any] = {
-            "method": method if method in _METHODS else "other",
+            "method": method,
             "route": route,
             "status": status,
             "ms": round(seconds * 1000, 1),
@@ -174,7 +167,7 @@ class RequestContext:
         }
         if info.trace:
             fields["trace_id"] = info.trace
-        _access.info("%s %s %d", fields["method"], route, status, extra={"fields": fields})
+        _access.info("%s %s %d", method, route, status, extra={"fields": fields})
 
 
 def add_exception_handlers(app: FastAPI) -> None:

@@ -21,7 +21,7 @@ from serve.errors import Problem
 _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
 _NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # some visible character, and no control characters
 _PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # checks the beginning; `Plan.parse` checks the rest
-_KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+
 _TAGS = ("as-list", "as-object", "str", "int")  # added by pydantic to the locations of errors
 
 _TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
@@ -217,7 +217,7 @@ def validated(model: type[_Model], data: Any, prefix: str = "", code: str = "inv
     """Validates `data` as `model`; raises Problem, which names the first invalid field (after `prefix`)."""
     subject = prefix or ("the record" if code == "record" else "the body")
     if not isinstance(data, dict):
-        raise Problem(code, f"{subject} must be an object, not {_KINDS.get(type(data), 'null')}", field=prefix or None)
+        raise Problem(code, f"{subject} must be a JSON object", field=prefix or None)
     try:
         return model.model_validate(data, strict=True)
     except ValidationError as error:

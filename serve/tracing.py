@@ -97,8 +97,8 @@ class TraceMiddleware:
         self.app, self.tracer = app, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = next((route for route in ROUTES if str(scope.get("path", "")).endswith(route)), None)
-        if scope["type"] != "http" or scope["method"] != "POST" or route is None:
+        route = str(scope.get("path"))
+        if scope["type"] != "http" or scope["method"] != "POST" or route not in ROUTES:
             await self.app(scope, receive, send)
             return
         info, request, body_bytes, started_at = current_request(), _RequestTotals(), 0, time.time_ns()

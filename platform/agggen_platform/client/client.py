@@ -118,14 +118,10 @@ class Client:
             try:
                 answers = self._request("/v1/generate", batch, options, deadline)
             except EndpointError as error:
-                if not error.is_too_large:
-                    answers = _error_answers(error, len(batch))
-                elif len(batch) > 1:
+                if error.is_too_large and len(batch) > 1:
                     middle = len(batch) // 2
                     return answers_to((start, batch[:middle])) + answers_to((start + middle, batch[middle:]))
-                else:  # the problem is about the request, so it names no record
-                    record_id = "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip()
-                    answers = [_error_answer(0, {**(error.problem or {}), "record": record_id, "index": 0})]
+                answers = _error_answers(error, batch)
             return [_reindexed(answer, start + n, batch[n]) for n, answer in enumerate(answers)]
 
         batches = _batches(records, self._piece_records)
@@ -238,16 +234,15 @@ def _is_retryable(answer: Any) -> bool:
     return answer["status"] == "error" and answer["error"].get("retryable") is True
 
 
-def _error_answers(error: EndpointError, count: int) -> list[Any]:
-    """The error answers for `count` records if `error` has a problem for each of them; else raises `error`."""
-    problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
-    if len(problems) != count or any(problem.get("record") is None for problem in problems):
+def _error_answers(error: EndpointError, batch: Sequence[RecordLike]) -> list[Any]:
+    """The error answers for the records of a request if `error` has a problem for each of them; else raises `error`."""
+    problem = dict(error.problem or {})
+    if error.is_too_large:  # the problem is about the request, so it names no record
+        problem |= {"record": "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip(), "index": 0}
+    problems = problem.get("errors") or [problem]
+    if len(problems) != len(batch) or any(problem.get("record") is None for problem in problems):
         raise error
-    return [_error_answer(index, problem) for index, problem in enumerate(problems)]
-
-
-def _error_answer(index: int, problem: Mapping[str, Any]) -> dict[str, Any]:
-    return {"index": index, "id": problem["record"], "status": "error", "error": problem}
+    return [{"index": n, "id": p["record"], "status": "error", "error": p} for n, p in enumerate(problems)]
 
 
 def _lacks_id(record: Mapping[str, Any]) -> bool:

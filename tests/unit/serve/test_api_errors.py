@@ -118,9 +118,6 @@ def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: A
     alone = response_to(record)
     assert (alone.status_code, problem(alone).get("field"), problem(alone)["index"]) == (422, field, 0)
     assert [answer["status"] for answer in response_to(SILICON, record).json()["answers"]] == ["ok", "error"]
-    lines = "\n".join(map(json.dumps, (record, SILICON)))
-    streamed = ask_stub("/v1/generate:stream", content=lines, headers=NDJSON).text.splitlines()
-    assert [json.loads(line)["status"] for line in streamed] == ["error", "ok", "end"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +140,7 @@ def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: A
         (b'{"a":' * 60_000, 400, "too deeply"),
         (b"[1] [2]", 400, "line 1, column 5"),
         (b"[" + b"[],{}," * 35_000 + b"1]", 413, "lists and objects"),
-        (b"[]", 422, "must be an object, not a list"),
+        (b"[]", 422, "must be a JSON object"),
         (b"{}", 422, "records"),
         (b'{"records": []}', 422, "at least 1"),
         (b'{"records": {}}', 422, "list"),
