@@ -94,13 +94,11 @@ class RecordService:
         return await self._answers(entries, job, partial(self.engine.plan, k=options.k), _plans_json, seconds)
 
     async def align(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
-        """The facts of each text, each with the triples that it expresses."""
         return await self._answers(
             entries, partial(self._text, schemas.AlignRecord), self.engine.align, _facts_json, seconds
         )
 
     async def check(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
-        """The results of the checks of each text."""
         return await self._answers(
             entries, partial(self._text, schemas.CheckRecord), self.engine.check, _check_json, seconds
         )
@@ -262,7 +260,7 @@ def _check_json(text: Text, result: CheckResult) -> dict[str, Any]:
     for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
         values.append({"predicate": predicate, "triple": _triple_json(value.triple), "how": value.kind, **span})
-    critic = {}
+    critic: dict[str, Any] = {}
     if result.critic:
         critic = {name: result.critic[name] for name in ("scores", "risk", "triples")}
         critic["invented_spans"] = result.critic["invented"]

@@ -115,9 +115,6 @@ async def _choose_model(
     raise Problem("invalid", f"no model {model:.80} is served; GET /v1/model lists the served models", field=MODEL)
 
 
-# --- the OpenAPI document ---------------------------------------------------------------------------------------------
-
-
 _PROBLEM_CONTENT = {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}}
 _HEADERS = {
     "X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}},
@@ -148,9 +145,6 @@ def _documentation(answer: Any, body: type[schemas.RequestBody]) -> dict[str, An
         "responses": _PROBLEM_RESPONSES | {200: {"model": answer}},
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
-
-
-# --- records ----------------------------------------------------------------------------------------------------------
 
 
 @v1.post("/generate", **_documentation(answers.TextsResponse, schemas.GenerateRequest))
@@ -248,9 +242,6 @@ async def _limited_options(request: Request, options: schemas.Options, seconds: 
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
     return schemas.options_within_limits(options, request.app.state.config.limits, card)
-
-
-# --- the model, examples and probes -----------------------------------------------------------------------------------
 
 
 @v1.get("/model", responses=_PROBLEM_RESPONSES | {200: {"model": answers.ModelDict}})

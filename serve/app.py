@@ -40,15 +40,10 @@ _UPSCALE_DELAY_S = 3.0
 
 
 def app(args: dict[str, Any]) -> Application:
-    """Builds the application from `args`: keys of `ServeConfig`, dotted or nested.
-
-    Raises:
-        RayServeException: an argument is invalid, or the bundle cannot be served. Serve would retry any other type of
-            exception twice and print its traceback.
-    """
+    """Builds the application from `args`, keys of `ServeConfig`, dotted or nested. Raises RayServeException."""
     try:
         return build(load_config(ServeConfig, None, settings_of(args)))
-    except AggGenError as error:
+    except AggGenError as error:  # Serve would retry other types of exceptions twice and print their tracebacks
         raise RayServeException(str(error)) from error
 
 

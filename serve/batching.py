@@ -97,7 +97,6 @@ class Batcher(Generic[T, A]):
             raise Abandoned
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether the current batch has taken longer than `seconds`."""
         return bool(self._batch) and time.monotonic() - self._batch_started_at > seconds
 
     async def run(self, call: Callable[[], R]) -> R:
@@ -178,7 +177,6 @@ class Batcher(Generic[T, A]):
                     await asyncio.wait_for(self._batch_is_full.wait(), seconds)
 
     def _take_batch(self, now: float) -> list[_QueuedItem[T, A]]:
-        """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
             self._waiting.pop(entry.number).settle(TIMEOUT)
         if not self._waiting:

@@ -19,8 +19,6 @@ def bundle_config(config: InferenceConfig) -> InferenceConfig:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A record to plan, or to generate texts for."""
-
     record: Record
     plan: Plan | None = None  # the user's plan, followed exactly; None: the planner searches plans
     complete: bool = False  # whether to add the predicates that `plan` omits
@@ -69,8 +67,6 @@ class Result(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAnswers(Generic[T]):
-    """The answers of a replica to several records, in their order."""
-
     answers: list[T | Failure]
     model: str  # the fingerprint of the replica's bundle
     verify_seconds: float = 0.0  # of the strict check; 0 without tracing
@@ -81,8 +77,6 @@ class ReplicaAnswers(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """Describes the served bundle."""
-
     fingerprint: str
     address: str  # an alias is resolved to its version
     facts: str  # the fact segmenter of the training texts

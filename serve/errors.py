@@ -92,7 +92,6 @@ class Problem(Exception):
         return {name: value for name, value in members.items() if value is not None}
 
     def response(self, request_id: str) -> Response:
-        """The HTTP response, with Retry-After where a retry may help."""
         headers = self.headers | ({"Retry-After": str(self.kind.retry_after)} if self.retryable else {})
         body = json.dumps(self.as_dict(request_id), ensure_ascii=False, allow_nan=False).encode()
         return Response(body, self.kind.status, headers, MEDIA_TYPE)

@@ -76,7 +76,7 @@ class GeneratorReplica(Replica[Item, Answer]):
         self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.raise_if_abandoned())
 
     async def write(
-        self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
+        self, planned: Sequence[tuple[Job, Candidates]], seconds: float, fingerprint: str
     ) -> ReplicaAnswers[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
@@ -84,16 +84,14 @@ class GeneratorReplica(Replica[Item, Answer]):
         it plans the jobs itself, so that each answer comes from a single model.
         """
         same_bundle = fingerprint == self._fingerprint
-        items = [_WriteItem(job, plans if same_bundle else None) for job, plans in zip(jobs, candidates, strict=True)]
+        items = [_WriteItem(job, candidates if same_bundle else None) for job, candidates in planned]
         answers = await self._answers(items, seconds)
         return replace(answers, verify_seconds=sum(share for item in items for share in item.verify_seconds))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[AlignedText]:
-        """The most likely predicates of each fact of each text."""
         return await self._answers(texts, seconds)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[CheckResult]:
-        """The results of the checks of each text."""
         return await self._answers([_CheckItem(text) for text in texts], seconds)
 
     def _test(self) -> list[str]:

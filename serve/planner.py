@@ -57,7 +57,6 @@ class PlannerReplica(Replica[_Search, PlanResult]):
         return await self._answers([_Search(job) for job in jobs], seconds)
 
     async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> ReplicaAnswers[list[PlannedRecord]]:
-        """The k best plans of each job's record."""
         return await self._answers([_Search(job, k) for job in jobs], seconds)
 
     async def card(self) -> ModelCard:
@@ -104,7 +103,7 @@ class PlannerReplica(Replica[_Search, PlanResult]):
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:
-    """A Failure if the job exceeds a limit of the planner; else None."""
+    """A Failure if the job exceeds a limit of the planner."""
     try:
         check_size(job.record)
         planner.check_level(job.settings(planner.config).level)

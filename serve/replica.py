@@ -22,8 +22,6 @@ _FAILURES_BEFORE_TEST = 3  # consecutive failed records after which the self-tes
 
 
 class Replica(ABC, Generic[T, A]):
-    """A replica that processes batches with a bundle."""
-
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
         """Loads the configured bundle, which must not be an alias, since an alias can move, and runs its self-test.
 

@@ -27,8 +27,6 @@ def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class GeneratorState:
-    """The state of the generator replicas."""
-
     running: int
     loaded: bool  # whether generators have loaded the bundle, perhaps before they were scaled to zero
 

@@ -69,9 +69,7 @@ class RecordIn(_Body):
 
     model_config = _allow_row(_EXAMPLE)
 
-    id: str | int | None = Field(
-        default=None, description="returned with the answer; unique in a request; default: the index"
-    )
+    id: str | int | None = Field(default=None, description="returned with the answer; unique; default: the index")
     triples: list[TripleIn] = Field(min_length=1)
     references: list[Any] | None = Field(default=None, description="ignored")
     category: str | None = Field(default=None, description="ignored")
@@ -98,11 +96,7 @@ class CheckRecord(RecordIn):
 class AlignRecord(CheckRecord):
     """A record and a text about it."""
 
-    facts: list[str] | None = Field(
-        default=None,
-        min_length=1,
-        description="segments that concatenate to `text`; default: segmented like the training texts",
-    )
+    facts: list[str] | None = Field(default=None, min_length=1, description="segments that form `text`")
 
 
 class _SearchOptions(_Body):
@@ -113,10 +107,7 @@ class _SearchOptions(_Body):
         default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: sampled plans"
     )
     top_p: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="for sampling: draw each group from the most probable ones whose probabilities sum to this value",
+        default=None, gt=0, le=1, description="for sampling: total probability of the groups that are drawn from"
     )
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="for sampling and random-order")
 
@@ -134,9 +125,7 @@ class GenerateOptions(_SearchOptions):
     plans: int | None = Field(default=None, ge=1, description="plans for which texts are generated, for each record")
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] | None = None
     beam: int | None = Field(default=None, ge=1, description="hypotheses of the beam search")
-    complete: bool = Field(
-        default=False, description="add the predicates that a record's plan omits, which is an error otherwise"
-    )
+    complete: bool = Field(default=False, description="add predicates that a record's plan omits; else an error")
     verify: Literal["strict", "off"] | None = Field(
         default=None,
         description="`strict`: every fact contains the complete values of its triples and passes the strict check; "

@@ -70,7 +70,7 @@ def _file_state(path: Path) -> tuple[int, ...] | None:
 
 
 def key_ring(config: ServeConfig) -> KeyRing | None:
-    """The configured keys; raises ConfigError if they are invalid, or if other machines need none."""
+    """The configured keys; raises ConfigError if they are invalid, or if other machines would need none."""
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
     check_keys_required(config)

@@ -130,7 +130,6 @@ class TraceMiddleware:
 
 
 def _describe(root: trace.Span, route: str, body_bytes: int, request: _RequestTotals, failure: str) -> None:
-    """Sets the attributes, tags and status of the root span of an answered request."""
     info = current_request()
     failed = info.outcomes.total() - info.outcomes["ok"]
     counts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
@@ -152,7 +151,6 @@ def _describe(root: trace.Span, route: str, body_bytes: int, request: _RequestTo
 
 
 def _add_counts(span: trace.Span, result: ReplicaAnswers[Any], request: _RequestTotals) -> None:
-    """Adds the counts of a call's result to its span and to the request's totals."""
     counts: Counter[str] = Counter()
     for answer in result.answers:
         if isinstance(answer, Failure):

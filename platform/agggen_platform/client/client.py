@@ -156,7 +156,6 @@ class Client:
         return current_width
 
     def close(self) -> None:
-        """Closes the connections."""
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -164,8 +163,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # --- requests -----------------------------------------------------------------------------------------------------
 
     def _attempts(self, deadline: float | None) -> Attempts:
         return Attempts(self._retry, self._deadline if deadline is None else deadline, self._timeout)
@@ -176,7 +173,6 @@ class Client:
     def _request(
         self, path: str, records: Iterable[RecordLike], options: Mapping[str, Any], deadline: float | None
     ) -> list[Any]:
-        """An answer per record, in order; raises EndpointError if all failed."""
         objects = [_object(record, index) for index, record in enumerate(records)]
         attempts = self._attempts(deadline)
         answers = self._send(path, objects, options, attempts)

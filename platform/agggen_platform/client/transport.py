@@ -110,7 +110,6 @@ def _attempt(http: httpx.Client, method: str, url: str, timeout: float, body: by
 
 
 def _failure(request: str, response: httpx.Response) -> EndpointError:
-    """The error for a response with a status other than 200."""
     status, request_id = response.status_code, response.headers.get("x-request-id")
     media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
     document = _object(response) if media_type == "application/problem+json" else None
@@ -126,7 +125,6 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:
-    """The JSON object in the body of a response; None if the body is not a JSON object."""
     try:
         value = json.loads(response.content)
     except ValueError:

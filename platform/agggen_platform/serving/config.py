@@ -117,8 +117,6 @@ class LimitsConfig:
 
 @dataclass(frozen=True)
 class SecurityConfig:
-    """Access to the endpoint."""
-
     keys_file: str | None = None
     """A file of API keys, a name and SHA-256 per line (see `agggen serve-key`), on every node with an ingress replica.
     Required if the endpoint is reachable from other machines."""
@@ -127,8 +125,6 @@ class SecurityConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Structured logs."""
-
     texts: bool = False  # also log exception messages, which may quote confidential records and texts
     level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -145,8 +141,6 @@ class TracingConfig:
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """The endpoint."""
-
     bundle: str  # a folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION
     critic: str | None = "included"
     """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: only the strict check."""

@@ -49,8 +49,6 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class State:
-    """The application's state in Ray Serve."""
-
     status: str  # NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING
     reason: str  # one line about the failure; empty if the application has not failed
 
@@ -59,13 +57,8 @@ class State:
 def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) -> Iterator[Endpoint]:
     """Runs Serve on a local cluster, or on the cluster at `address`, for the block; `Endpoint.deploy` deploys a bundle.
 
-    At the end, rejects new requests, finishes active ones, and stops a local cluster.
-
-    Raises:
-        ConfigError: the endpoint would be reachable from other machines without a key.
-        PortError: a port is taken.
-        CapacityError: the cluster has too few CPUs or GPUs.
-        ClusterError: no cluster answers at `address`, or a local cluster does not start.
+    At the end, rejects new requests, finishes active ones, and stops a local cluster. Raises PortError, CapacityError,
+    ClusterError, and ConfigError if the endpoint would be reachable from other machines without a key.
     """
     config = _with_checked_keys(config)
     local = starts_cluster(address)
@@ -126,12 +119,9 @@ class Endpoint:
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
         """Deploys the bundle and waits until its replicas run; until then, Serve keeps serving the previous bundle.
 
-        If the new replicas do not start, deploys the previous bundle again and raises.
+        If the new replicas do not start, deploys the previous bundle again and raises DeployError.
 
-        Raises:
-            DeployError: the bundle fails its self-test on the cluster, or its replicas or Serve's proxies do not start.
-            CapacityError: another application has the route ``/``.
-            Stopped: `stop` returned True.
+        Raises CapacityError if another application has the route ``/``, and Stopped if `stop` returned True.
         """
         previous = self.target
         self._apply(target)

@@ -25,8 +25,6 @@ _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A line of a keys file."""
-
     name: str
     sha256: bytes
 

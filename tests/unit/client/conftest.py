@@ -35,13 +35,11 @@ def problem(status: int, code: str, *, headers: dict[str, str] | None = None, **
 
 
 def error(index: int, record: str, code: str, retryable: bool) -> dict[str, Any]:
-    """The answer of the endpoint for a failed record."""
     document = {"type": f"urn:agggen:problem:{code}", "status": 503, "detail": code, "retryable": retryable}
     return {"index": index, "id": record, "status": "error", "error": document | {"record": record, "index": index}}
 
 
 def text(index: int, record: str) -> dict[str, Any]:
-    """The answer of the endpoint for a generated text."""
     return {"index": index, "id": record, "status": "ok", "texts": [{"text": f"About {record}."}]}
 
 
@@ -72,6 +70,5 @@ class Script:
 
 
 def answer_all(request: httpx.Request) -> httpx.Response:
-    """A response with a text for each record."""
     answers = [text(i, str(record.get("id", i))) for i, record in enumerate(records_in(request))]
     return httpx.Response(200, json={"answers": answers})

@@ -148,9 +148,6 @@ def test_an_error_that_ends_a_stream_follows_the_earlier_answers(waits: list[flo
     assert len(waits) == QUICK.attempts - 1
 
 
-# --- several requests at once ---------------------------------------------------------------------------------------
-
-
 class Endpoint:
     """Reports its capacity; `meet` requests wait for each other; the one with first record `held` waits for `go`."""
 

@@ -13,7 +13,6 @@ from serve.engine import Failure, Job, ModelCard, Result
 
 
 def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
-    """A job's settings function that ignores the bundle's settings."""
     return lambda own: config
 
 

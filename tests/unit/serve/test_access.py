@@ -41,12 +41,8 @@ def key(file: Path) -> str:
 
 @pytest.fixture
 def keyed(stub: StubEngine, file: Path, key: str) -> Ask:
-    """Sends requests to an endpoint that listens on all interfaces and requires keys."""
     settings = SecurityConfig(keys_file=str(file))
     return Ask(api(stub, ServeConfig(bundle="b", http=HttpConfig(host="0.0.0.0"), security=settings)))
-
-
-# --- keys -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_valid_key_is_accepted_and_probes_need_none(keyed: Ask, key: str) -> None:
@@ -92,8 +88,6 @@ def test_listening_beyond_loopback_requires_keys(file: Path, key: str, host: str
         ring(file)
 
 
-# --- browsers -------------------------------------------------------------------------------------------------------
-
 LOCAL = [
     *("localhost", "localhost:8000", "LOCALHOST:8000", "studio.internal"),
     *("127.0.0.1:8000", "127.1.2.3", "[::1]:8000"),
@@ -127,8 +121,6 @@ def test_cross_origin_requests_are_refused(ask_stub: Ask, stub: StubEngine) -> N
     assert response.status_code == 405 and "access-control-allow-origin" not in response.headers
     assert not stub.calls
 
-
-# --- bodies ---------------------------------------------------------------------------------------------------------
 
 COMPRESSED = [("generate", "gzip"), ("generate", "identity, br"), ("generate:stream", "ZSTD")]
 
@@ -180,9 +172,6 @@ def test_a_stream_above_its_size_limit_ends_with_the_error_too_large(stub: StubE
     body = pieces(b" " * 150, b" " * 60)
     response = limited(stub, stream_bytes=200)("/v1/generate:stream", content=body, headers=NDJSON)
     assert '"end"' in response.text and "too-large" in response.text
-
-
-# --- admission ------------------------------------------------------------------------------------------------------
 
 
 @asynchronous

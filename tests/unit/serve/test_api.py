@@ -21,8 +21,6 @@ from serve.planner import PlannerReplica
 from tests.unit.serve.http_calls import SILICON, Ask, limited, problem
 from tests.unit.serve.stub_engine import StubEngine
 
-# --- texts ----------------------------------------------------------------------------------------------------------
-
 
 def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
     human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
@@ -108,8 +106,6 @@ def test_facts_of_a_text_are_aligned_with_triples(ask: Ask) -> None:
     assert (wrong.status_code, problem(wrong)["field"]) == (422, "facts")
 
 
-# --- checks ---------------------------------------------------------------------------------------------------------
-
 TEXTS = [
     "Silicon (Si) is a metalloid.",
     "Silicon is not a metalloid; Bob Bob found it in 1824.",
@@ -163,9 +159,6 @@ def test_a_text_is_required_and_bounded(ask: Ask, text: dict[str, str]) -> None:
     assert (answer.status_code, answer.json()["field"]) == (422, "text")
 
 
-# --- options --------------------------------------------------------------------------------------------------------
-
-
 def test_options_reach_the_engine_and_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine) -> None:
     options = {"n_best": 3, "level": 2, "plans": 7, "planner": "two-stage", "ablation": "random-order", "beam": 4}
     ask_stub.answers("generate", SILICON, **options, seed=9, complete=True, verify="off")
@@ -213,9 +206,6 @@ def test_a_default_above_a_limit_is_lowered_to_it(stub: StubEngine) -> None:
     assert ask("/v1/plan", json={"records": [SILICON], "options": {"k": 5}}).status_code == 422
 
 
-# --- time -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon", ""])
 def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
     response = ask_stub("/v1/plan", json={"records": [SILICON]}, headers={"X-Deadline-Seconds": value})
@@ -231,9 +221,6 @@ def test_a_deadline_is_bounded(stub: StubEngine, requested: str | None, longest:
     headers = {} if requested is None else {"X-Deadline-Seconds": requested}
     limited(stub, longest_deadline_s=longest)(json={"records": [SILICON]}, headers=headers)
     assert stub.seconds == [pytest.approx(granted, rel=0.2)]
-
-
-# --- the model and the document -------------------------------------------------------------------------------------
 
 
 def test_the_model_card_has_the_limits_of_the_server(ask_stub: Ask) -> None:

@@ -203,9 +203,6 @@ def test_meters_record_the_queue_and_each_batch() -> None:
     assert observed == [1, ("double", 2), 0, ("double", 1)]
 
 
-# --- generated calls ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Call:
     items: list[int]  # negative: raises

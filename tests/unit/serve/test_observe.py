@@ -42,7 +42,6 @@ def in_context(app: ASGIApp, **options: Any) -> Ask:
 
 @contextmanager
 def logging_to(stream: io.StringIO, config: LogConfig = LogConfig()) -> Iterator[None]:  # noqa: B008
-    """Sets up the endpoint's logging within the block."""
     loggers = [logging.getLogger(name) for name in ("agggen", "agggen_platform", "serve")]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     try:
@@ -55,13 +54,9 @@ def logging_to(stream: io.StringIO, config: LogConfig = LogConfig()) -> Iterator
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """Returns the lines of the log so far."""
     stream = io.StringIO()
     with logging_to(stream):
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
-# --- the request's id -----------------------------------------------------------------------------------------------
 
 
 async def answer_with_id(scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,9 +79,6 @@ def test_an_invalid_id_is_replaced(names: list[str]) -> None:
     asks = [in_context(answer_with_id, echo=echo) for echo in (True, False)]
     ids = {ask(headers=headers).headers["x-request-id"] for ask in asks}
     assert len(ids) == 2 and all(len(name) == 32 for name in ids)
-
-
-# --- the log --------------------------------------------------------------------------------------------------------
 
 
 def test_a_request_is_logged_as_one_line(log: Log) -> None:
@@ -152,9 +144,6 @@ def test_planners_and_generators_log_in_the_format_of_the_ingress(monkeypatch: p
         log_as_replica(LogConfig())
         logging.getLogger("agggen.serve").error("a record could not be processed")
     assert json.loads(stream.getvalue())["replica"] == "r9"
-
-
-# --- how a request ends ---------------------------------------------------------------------------------------------
 
 
 async def failing(scope: Scope, receive: Receive, send: Send) -> None:

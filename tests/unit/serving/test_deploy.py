@@ -30,7 +30,6 @@ def config(*settings: str) -> ServeConfig:
 
 @pytest.fixture
 def champion(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeConfig:
-    """The configuration of an endpoint that serves an alias of a registered bundle."""
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{tmp_path / 'registry.db'}")
     register(str(bundle))
     Registry().set_alias("agggen", "champion", "1")
