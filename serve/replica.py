@@ -23,11 +23,9 @@ _FAILURES_BEFORE_TEST = 3  # consecutive failed records after which the self-tes
 
 class Replica(ABC, Generic[T, A]):
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
-        """Loads the configured bundle, which must not be an alias, since an alias can move, and runs its self-test.
+        """Loads the configured bundle, which must not be an alias, since an alias can move.
 
-        Raises:
-            BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
-            StorageError: the store refused access or did not answer.
+        Raises BundleError if there is no bundle, it has another fingerprint, or it does not pass its self-test.
         """
         log_as_replica(config.log)
         torch.set_num_threads(max(1, int(role.cpus)))

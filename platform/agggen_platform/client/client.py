@@ -59,7 +59,8 @@ class Client:
         piece_records: int = 64,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """
+        """Raises RefusedError for an invalid address or key, and ValueError if a number is out of range.
+
         Args:
             api_key: None: the environment variable AGGGEN_API_KEY, if set.
             timeout: seconds to connect, and to wait for the next byte of an answer.
@@ -67,10 +68,6 @@ class Client:
             concurrency: concurrent requests of `stream`; None: as many as keep all of the endpoint's generators busy.
             piece_records: records per request of `stream`.
             transport: an httpx transport, for certificates, proxies or sockets.
-
-        Raises:
-            RefusedError: the address is invalid, or the key has characters that an HTTP header cannot contain.
-            ValueError: a number is out of range.
         """
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
         if timeout <= 0 or min(piece_records, 1 if concurrency is None else concurrency) < 1:
