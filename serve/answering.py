@@ -22,27 +22,16 @@ from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
+from serve import schemas
 from serve.engine import CheckResult, Failure, Job, ModelCard, Result, Text
-from serve.errors import Problem, problem_of
+from serve.errors import Problem
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
-from serve.schemas import (
-    AlignRecord,
-    CheckRecord,
-    GenerateOptions,
-    GenerateRecord,
-    NoOptions,
-    PlanOptions,
-    RecordIn,
-    inference,
-    validated,
-)
 
 CARD_CACHE_SECONDS = 5.0
-"""Lifetime of the cached model card."""
 
 Answer = dict[str, Any] | Problem
-_RecordIn = TypeVar("_RecordIn", bound=RecordIn)
+_RecordIn = TypeVar("_RecordIn", bound=schemas.RecordIn)
 _Result = TypeVar("_Result")
 _Item = TypeVar("_Item")
 
@@ -78,13 +67,14 @@ class RecordService:
             self._card = (now, await self.engine.card())
         return self._card[1]
 
-    async def generate(self, entries: Sequence[RawRecord], options: GenerateOptions, seconds: float) -> list[Answer]:
+    async def generate(
+        self, entries: Sequence[RawRecord], options: schemas.GenerateOptions, seconds: float
+    ) -> list[Answer]:
         """The n best texts of each record, following its own plan if it has one; `options` are within the limits."""
-
-        settings = partial(inference, options)
+        settings = partial(schemas.inference, options)
 
         def job(entry: RawRecord) -> Job:
-            data = self._validated(GenerateRecord, entry.raw)
+            data = self._validated(schemas.GenerateRecord, entry.raw)
             try:
                 plan = None if data.plan is None else Plan.parse(data.plan)
             except PlanError as error:
@@ -93,36 +83,33 @@ class RecordService:
 
         return await self._answers(entries, job, self.engine.generate, _texts_json, seconds)
 
-    async def plan(self, entries: Sequence[RawRecord], options: PlanOptions, seconds: float) -> list[Answer]:
+    async def plan(self, entries: Sequence[RawRecord], options: schemas.PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
 
-        settings = partial(inference, options)
+        settings = partial(schemas.inference, options)
 
         def job(entry: RawRecord) -> Job:
-            return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
+            return Job(self._record(entry, self._validated(schemas.RecordIn, entry.raw)), settings=settings)
 
-        def plan_jobs(jobs: list[Job], seconds_left: float) -> Any:
-            return self.engine.plan(jobs, options.k, seconds_left)
+        return await self._answers(entries, job, partial(self.engine.plan, k=options.k), _plans_json, seconds)
 
-        return await self._answers(entries, job, plan_jobs, _plans_json, seconds)
+    async def align(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
+        return await self._answers(
+            entries, partial(self._text, schemas.AlignRecord), self.engine.align, _facts_json, seconds
+        )
 
-    async def align(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
-        """The facts of each text, each with the triples that it expresses."""
+    async def check(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
+        return await self._answers(
+            entries, partial(self._text, schemas.CheckRecord), self.engine.check, _check_json, seconds
+        )
 
-        return await self._answers(entries, partial(self._text, AlignRecord), self.engine.align, _facts_json, seconds)
-
-    async def check(self, entries: Sequence[RawRecord], options: NoOptions, seconds: float) -> list[Answer]:
-        """The results of the checks of each text."""
-
-        return await self._answers(entries, partial(self._text, CheckRecord), self.engine.check, _check_json, seconds)
-
-    def _text(self, model: type[CheckRecord], entry: RawRecord) -> Text:
+    def _text(self, model: type[schemas.CheckRecord], entry: RawRecord) -> Text:
         """A validated record with its text; raises Problem, naming the field."""
         data = self._validated(model, entry.raw)
         if len(data.text) > self.limits.text_chars:
             detail = f"the text has {len(data.text)} characters; at most {self.limits.text_chars}"
             raise Problem("text", detail, field="text")
-        facts = data.facts if isinstance(data, AlignRecord) else None
+        facts = data.facts if isinstance(data, schemas.AlignRecord) else None
         return Text(self._record(entry, data), data.text, None if facts is None else tuple(facts))
 
     def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
@@ -138,9 +125,9 @@ class RecordService:
             except (RecordError, PlanError) as error:
                 raise Problem("record", str(error)) from None
             raw = fields | {"triples": [_triple_json(triple) for triple in triples]}
-        return validated(model, raw, code="record")
+        return schemas.validated(model, raw, code="record")
 
-    def _record(self, entry: RawRecord, data: RecordIn) -> Record:
+    def _record(self, entry: RawRecord, data: schemas.RecordIn) -> Record:
         """Converts a validated record; raises Problem, naming the field, if a triple is invalid or above a limit."""
         limits = self.limits
         if len(data.triples) > limits.triples:
@@ -193,7 +180,7 @@ class RecordService:
         results = await process(items, seconds) if items else []
         for entry, item, result in zip(valid, items, results, strict=True):
             if isinstance(result, Failure):
-                answers[entry.index] = with_location(problem_of(result), entry)
+                answers[entry.index] = with_location(Problem(result.code, result.message, field=result.field), entry)
             else:
                 common = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
                 answers[entry.index] = common | to_json(item, result.value)
@@ -202,8 +189,13 @@ class RecordService:
 
 async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:
     """The result of `work`; if the client disconnects, cancels it and raises ClientDisconnect."""
+
+    async def until_disconnected() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
     task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(_until_disconnected(receive))
+    watch = asyncio.ensure_future(until_disconnected())
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -213,11 +205,6 @@ async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result
         task.cancel()
         watch.cancel()
         await asyncio.gather(task, watch, return_exceptions=True)
-
-
-async def _until_disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def reject_duplicates(entries: Sequence[RawRecord], seen: dict[str, int]) -> None:
@@ -232,7 +219,6 @@ def reject_duplicates(entries: Sequence[RawRecord], seen: dict[str, int]) -> Non
 
 
 def answer_json(answer: Answer, request_id: str) -> dict[str, Any]:
-    """The JSON object of an answer."""
     if isinstance(answer, Problem):
         return {"index": answer.index, "id": answer.record, "status": "error", "error": answer.as_dict(request_id)}
     return answer
@@ -255,10 +241,9 @@ def _texts_json(_: Job, texts: list[Generation]) -> dict[str, Any]:
 
 
 def _plans_json(_: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
-    def probability(log_probability: float | None) -> float | None:
-        return None if log_probability is None else math.exp(log_probability)
-
-    return {"plans": [plan.as_dict() | {"probability": probability(plan.log_probability)} for plan in plans]}
+    logs = [plan.log_probability for plan in plans]
+    probabilities = [None if log is None else math.exp(log) for log in logs]
+    return {"plans": [plan.as_dict() | {"probability": p} for plan, p in zip(plans, probabilities, strict=True)]}
 
 
 def _facts_json(text: Text, aligned: AlignedText) -> dict[str, Any]:
@@ -275,10 +260,10 @@ def _check_json(text: Text, result: CheckResult) -> dict[str, Any]:
     for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
         values.append({"predicate": predicate, "triple": _triple_json(value.triple), "how": value.kind, **span})
-    critic = result.critic and {
-        **{name: result.critic[name] for name in ("scores", "risk", "triples")},
-        "invented_spans": result.critic["invented"],
-    }
+    critic: dict[str, Any] = {}
+    if result.critic:
+        critic = {name: result.critic[name] for name in ("scores", "risk", "triples")}
+        critic["invented_spans"] = result.critic["invented"]
     return {
         "values": values,
         "unnamed": list(check.unnamed),

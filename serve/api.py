@@ -21,44 +21,24 @@ from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
 from starlette.responses import Response
 
-from agggen_platform.client.answers import (
-    AlignedResponse,
-    CheckedResponse,
-    ExamplesDict,
-    ModelDict,
-    PlansResponse,
-    TextsResponse,
-)
+from agggen_platform.client import answers
 from agggen_platform.serving.config import ServeConfig
+from serve import schemas
 from serve.answering import Answer, RawRecord, RecordService, answer_json, outcome, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined_problem
 from serve.handles import HandleEngine
-from serve.limits import Admission, StreamBody, StreamBuffer, check_headers, read_body
+from serve.limits import Admission, StreamBody, StreamBuffer, read_body
 from serve.meters import Metrics
 from serve.observe import RequestContext, add_exception_handlers, current_request
 from serve.page import add_page
 from serve.reading import JSON, NDJSON, check_media_type, parsed
-from serve.schemas import (
-    AlignRequest,
-    CheckRequest,
-    GenerateOptions,
-    GenerateRequest,
-    NoOptions,
-    Options,
-    PlanOptions,
-    PlanRequest,
-    RequestBody,
-    options_within_limits,
-    validated,
-)
 from serve.security import access_check
 from serve.streaming import Stream
 
 if TYPE_CHECKING:
     from serve.tracing import Traces
 
-DEADLINE = "X-Deadline-Seconds"
 MODEL = "X-Model"
 _DESCRIPTION = """\
 Texts from data, following plans that users can read and change.
@@ -77,7 +57,7 @@ error; `retryable` (and Retry-After) tells whether the same request may succeed 
 
 Deadline = Annotated[
     float | None,
-    Header(alias=DEADLINE, gt=0, allow_inf_nan=False, description="work that takes longer is cancelled (504)"),
+    Header(alias="X-Deadline-Seconds", gt=0, allow_inf_nan=False, description="longer work is cancelled (504)"),
 ]
 
 v1 = APIRouter(prefix="/v1")
@@ -94,18 +74,12 @@ def api(
     echo_request_id: bool = True,
     traces: Traces | None = None,
 ) -> FastAPI:
-    """Builds the application.
+    """Builds the application. Raises ConfigError if other machines could reach it without keys, or for invalid keys.
 
     Args:
-        engine: plans, writes, aligns and checks.
-        config: limits, security and whether to serve the plan studio.
         compared: the engine of a second model, used by requests whose X-Model is its fingerprint.
-        meters, traces: None: requests are not counted, or not traced.
         admission: limits concurrent requests; None: a new one, which admits `limits.queue` of them.
         echo_request_id: False if the server in front already adds the request id to responses.
-
-    Raises:
-        ConfigError: other machines could reach the endpoint without keys, or the keys cannot be read.
     """
     paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
     middleware = [Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)]
@@ -117,9 +91,8 @@ def api(
     app.state.services = [RecordService(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
-    app.include_router(
-        v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission), Depends(_choose_model)]
-    )
+    checks = (access_check(config), app.state.admission, _choose_model)
+    app.include_router(v1, dependencies=[Depends(check) for check in checks])
     app.include_router(probes)
     if config.studio:
         add_page(app)
@@ -142,32 +115,30 @@ async def _choose_model(
     raise Problem("invalid", f"no model {model:.80} is served; GET /v1/model lists the served models", field=MODEL)
 
 
-# --- the OpenAPI document ---------------------------------------------------------------------------------------------
-
-
 _PROBLEM_CONTENT = {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}}
-_ID_HEADER = {"X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}}}
-_RETRY_AFTER = {"description": "seconds after which a retry may succeed", "schema": {"type": "integer"}}
+_HEADERS = {
+    "X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}},
+    "Retry-After": {"description": "seconds after which a retry may succeed", "schema": {"type": "integer"}},
+}
 _PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"description": "The request was refused", "content": _PROBLEM_CONTENT, "headers": _ID_HEADER},
-    "5XX": {
-        "description": "The request was not answered",
-        "content": _PROBLEM_CONTENT,
-        "headers": _ID_HEADER | {"Retry-After": _RETRY_AFTER},
-    },
+    "4XX": {"description": "The request was refused", "content": _PROBLEM_CONTENT, "headers": _HEADERS},
+    "5XX": {"description": "The request was not answered", "content": _PROBLEM_CONTENT, "headers": _HEADERS},
 }
 
 
 def _openapi_document(app: FastAPI) -> dict[str, Any]:
     """FastAPI's OpenAPI document plus the schemas of request bodies, which FastAPI does not parse."""
     if app.openapi_schema is None:
-        models: Any = [(body, "validation") for body in (GenerateRequest, PlanRequest, AlignRequest, CheckRequest)]
+        models: Any = [
+            (body, "validation")
+            for body in (schemas.GenerateRequest, schemas.PlanRequest, schemas.AlignRequest, schemas.CheckRequest)
+        ]
         _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
         FastAPI.openapi(app)["components"]["schemas"].update(definitions["$defs"])
     return FastAPI.openapi(app)
 
 
-def _documentation(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
+def _documentation(answer: Any, body: type[schemas.RequestBody]) -> dict[str, Any]:
     """Route options that document an operation whose body FastAPI does not parse and whose response is already JSON."""
     content = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
     return {
@@ -176,43 +147,39 @@ def _documentation(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
     }
 
 
-# --- records ----------------------------------------------------------------------------------------------------------
-
-
-@v1.post("/generate", **_documentation(TextsResponse, GenerateRequest))
+@v1.post("/generate", **_documentation(answers.TextsResponse, schemas.GenerateRequest))
 async def generate(request: Request, deadline: Deadline = None) -> Response:
     """Texts for each record, ranked by the joint probability of plan and text. A record's `plan` is followed exactly;
     it must name each predicate of the record once, or with `complete` the model adds missing ones."""
-    return await _answer(request, RecordService.generate, GenerateRequest, GenerateOptions, deadline)
+    return await _answer(request, RecordService.generate, schemas.GenerateRequest, schemas.GenerateOptions, deadline)
 
 
-@v1.post("/plan", **_documentation(PlansResponse, PlanRequest))
+@v1.post("/plan", **_documentation(answers.PlansResponse, schemas.PlanRequest))
 async def plan(request: Request, deadline: Deadline = None) -> Response:
     """The k best plans of each record, with their probabilities among all plans that `level` allows."""
-    return await _answer(request, RecordService.plan, PlanRequest, PlanOptions, deadline)
+    return await _answer(request, RecordService.plan, schemas.PlanRequest, schemas.PlanOptions, deadline)
 
 
-@v1.post("/align", **_documentation(AlignedResponse, AlignRequest))
+@v1.post("/align", **_documentation(answers.AlignedResponse, schemas.AlignRequest))
 async def align(request: Request, deadline: Deadline = None) -> Response:
     """The most likely triples that each fact of a text expresses, with their posterior probability."""
-    return await _answer(request, RecordService.align, AlignRequest, NoOptions, deadline)
+    return await _answer(request, RecordService.align, schemas.AlignRequest, schemas.NoOptions, deadline)
 
 
-@v1.post("/check", **_documentation(CheckedResponse, CheckRequest))
+@v1.post("/check", **_documentation(answers.CheckedResponse, schemas.CheckRequest))
 async def check(request: Request, deadline: Deadline = None) -> Response:
     """How and where each text expresses the values of its record, and every fault that the strict check finds; with a
     critic also scores, a risk, and a verdict on each triple."""
-    return await _answer(request, RecordService.check, CheckRequest, NoOptions, deadline)
+    return await _answer(request, RecordService.check, schemas.CheckRequest, schemas.NoOptions, deadline)
 
 
 async def _answer(
     request: Request,
-    work: Callable[[RecordService, list[RawRecord], Options, float], Awaitable[list[Answer]]],
-    body_model: type[RequestBody],
-    options_model: type[Options],
+    work: Callable[[RecordService, list[RawRecord], schemas.Options, float], Awaitable[list[Answer]]],
+    body_model: type[schemas.RequestBody],
+    options_model: type[schemas.Options],
     deadline: float | None,
 ) -> Response:
-    """Validates the request, processes its records with `work`, and returns the response."""
     service: RecordService = request.state.service
     config: ServeConfig = request.app.state.config
     check_media_type(request, JSON)
@@ -220,22 +187,22 @@ async def _answer(
         raise Problem("invalid", f"query.{name}: options are in the body, not in the query", field=f"query.{name}")
     data = await read_body(request, config.limits.body_bytes, config.limits.deadline_s)
     started_at, seconds = time.monotonic(), _seconds(deadline, config)
-    body = validated(body_model, await parsed(data))
+    body = schemas.validated(body_model, await parsed(data))
     if len(body.records) > config.limits.records:
         detail = f"{len(body.records)} records, at most {config.limits.records}: send several requests, or a stream"
         raise Problem("too-large", detail, field="records")
-    requested = validated(options_model, body.options if "options" in body.model_fields_set else {}, "options")
+    requested = schemas.validated(options_model, body.options if "options" in body.model_fields_set else {}, "options")
     options = await _limited_options(request, requested, seconds)
     entries = [RawRecord(index, raw) for index, raw in enumerate(body.records)]
     reject_duplicates(entries, {})
     seconds_left = max(0.0, seconds - (time.monotonic() - started_at))
-    answers = await while_connected(request.receive, work(service, entries, options, seconds_left))
+    results = await while_connected(request.receive, work(service, entries, options, seconds_left))
     info = current_request()
-    info.outcomes.update(map(outcome, answers))
-    problems = [answer for answer in answers if isinstance(answer, Problem)]
-    if len(problems) == len(answers):
+    info.outcomes.update(map(outcome, results))
+    problems = [result for result in results if isinstance(result, Problem)]
+    if len(problems) == len(results):
         raise combined_problem(problems)
-    return _json({"answers": [answer_json(answer, info.id) for answer in answers]})
+    return _json({"answers": [answer_json(result, info.id) for result in results]})
 
 
 @v1.post(
@@ -244,7 +211,9 @@ async def _answer(
     response_class=Response,
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
-async def stream(request: Request, query: Annotated[GenerateOptions, Query()], deadline: Deadline = None) -> Response:
+async def stream(
+    request: Request, query: Annotated[schemas.GenerateOptions, Query()], deadline: Deadline = None
+) -> Response:
     """One record of `/v1/generate` per line; one answer per line in the same order, then a line with the status `end`,
     counts of `records`, `ok` and `errors`, and an `error` if the rest of the input was not read.
 
@@ -253,7 +222,7 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     """
     config: ServeConfig = request.app.state.config
     check_media_type(request, NDJSON)
-    check_headers(request, config.limits.stream_bytes)
+
     seconds = _seconds(deadline, config)
     options = await _limited_options(request, query, seconds)
     body = StreamBody(request.receive, request.app.state.buffer)
@@ -265,20 +234,17 @@ def _seconds(deadline: float | None, config: ServeConfig) -> float:
     return min(limits.deadline_s if deadline is None else deadline, limits.longest_deadline_s)
 
 
-async def _limited_options(request: Request, options: Options, seconds: float) -> Options:
+async def _limited_options(request: Request, options: schemas.Options, seconds: float) -> schemas.Options:
     """The options within the limits; raises Problem (504) if the engine does not return its model card in time."""
     try:
         async with asyncio.timeout(seconds):
             card = await request.state.service.card()
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
-    return options_within_limits(options, request.app.state.config.limits, card)
+    return schemas.options_within_limits(options, request.app.state.config.limits, card)
 
 
-# --- the model, examples and probes -----------------------------------------------------------------------------------
-
-
-@v1.get("/model", responses=_PROBLEM_RESPONSES | {200: {"model": ModelDict}})
+@v1.get("/model", responses=_PROBLEM_RESPONSES | {200: {"model": answers.ModelDict}})
 async def model(request: Request) -> Response:
     """The served model, the limits of this server, and how many records a client should keep in flight."""
     card = asdict(await request.state.service.card())
@@ -289,7 +255,7 @@ async def model(request: Request) -> Response:
     return _json(card | {"limits": asdict(request.app.state.config.limits)})
 
 
-@v1.get("/examples", responses=_PROBLEM_RESPONSES | {200: {"model": ExamplesDict}})
+@v1.get("/examples", responses=_PROBLEM_RESPONSES | {200: {"model": answers.ExamplesDict}})
 async def examples(request: Request) -> Response:
     """Records of the test split of the served bundle's corpus, with their reference texts; none if the corpus is not in
     the catalogue, or not on the endpoint's machine."""

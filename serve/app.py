@@ -2,9 +2,6 @@
 
     serve run serve.app:app bundle=models:/agggen@champion generator.max_replicas=4
 
-`app` builds the application from such arguments. In a ``serve deploy`` file, which ``agggen serve --print-config``
-writes, the arguments are under ``args:``.
-
 Before Serve changes anything, `app` resolves the bundle, verifies its hashes and runs its self-test: if it is broken,
 the old replicas keep serving. New replicas get the resolved address and fingerprint, never an alias.
 """
@@ -43,28 +40,17 @@ _UPSCALE_DELAY_S = 3.0
 
 
 def app(args: dict[str, Any]) -> Application:
-    """Builds the application from `args`: keys of `ServeConfig`, dotted or nested.
-
-    Raises:
-        RayServeException: an argument is invalid, or the bundle cannot be served. Serve would retry any other type of
-            exception twice and print its traceback.
-    """
+    """Builds the application from `args`, keys of `ServeConfig`, dotted or nested. Raises RayServeException."""
     try:
         return build(load_config(ServeConfig, None, settings_of(args)))
-    except AggGenError as error:
+    except AggGenError as error:  # Serve would retry other types of exceptions twice and print their tracebacks
         raise RayServeException(str(error)) from error
 
 
 def build(config: ServeConfig) -> Application:
-    """Builds the deployments of a configuration after checking its bundle.
-
-    Raises:
-        ConfigError: the endpoint can be reached from other machines without a key.
-        BundleError, RegistryError, StorageError: there is no such bundle, or it fails its self-test.
-    """
-    if (
-        config.security.keys_file is None or Path(config.security.keys_file).exists()
-    ):  # otherwise, the file is on other nodes
+    """Builds the deployments of a configuration after checking its keys and bundle."""
+    keys_file = config.security.keys_file
+    if keys_file is None or Path(keys_file).exists():  # otherwise, the file is on other nodes
         key_ring(_with_listening_host(config, default=config.http.host))
     target = find_target(config)
     check_target(target)

@@ -49,13 +49,12 @@ class _QueuedItem(Generic[T, A]):
     answer: asyncio.Future[A | Failure]
 
     def settle(self, answer: A | Failure) -> None:
-        """Sets the answer unless it is already set."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
 
 class Abandoned(Exception):
-    """All callers of the batch were cancelled or have exceeded their deadline."""
+    pass
 
 
 class Batcher(Generic[T, A]):
@@ -73,13 +72,9 @@ class Batcher(Generic[T, A]):
         traits: Callable[[T], Traits] = lambda item: Traits(),
         meters: Metrics | None = None,
     ) -> None:
-        """
-        Args:
-            work: called in the thread with the kind of work and the items of a batch; returns the answers in order.
-                If it raises, the batch is halved repeatedly; a single item for which it raises gets INTERNAL.
-            config: largest batch and queue, and how long a batch waits for further items.
-            traits: returns the properties of an item.
-            meters: receives the metrics of each batch.
+        """`work` is called in the thread with the kind of work and the items of a batch; returns the answers in order.
+
+        If it raises, the batch is halved repeatedly; a single item for which it raises gets INTERNAL.
         """
         self._work, self._config, self._traits, self._meters = work, config, traits, meters
         self._waiting: dict[int, _QueuedItem[T, A]] = {}  # by number, so in order of arrival
@@ -87,10 +82,9 @@ class Batcher(Generic[T, A]):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._worker: asyncio.Task[None] | None = None
         self._batch_is_full = asyncio.Event()
-        self._batch_started_at: float | None = None  # None: no batch is being processed
         self._batch: list[_QueuedItem[T, A]] = []  # the items that are being processed
-        self.consecutive_failures = 0
-        """Failed items since the last successful one."""
+        self._batch_started_at = 0.0
+        self.consecutive_failures = 0  # failed items since the last successful one
 
     @property
     def load(self) -> int:
@@ -103,11 +97,10 @@ class Batcher(Generic[T, A]):
             raise Abandoned
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether the current batch has taken longer than `seconds`."""
-        return self._batch_started_at is not None and time.monotonic() - self._batch_started_at > seconds
+        return bool(self._batch) and time.monotonic() - self._batch_started_at > seconds
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Runs `call` in the batch thread, between two batches, and returns its result."""
+        """Runs `call` in the batch thread, between two batches."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, items: Sequence[T], seconds: float) -> list[A | Failure]:
@@ -146,7 +139,6 @@ class Batcher(Generic[T, A]):
             self._batch_is_full.set()
 
     def _fills_batch(self) -> bool:
-        """Whether the waiting items fill a batch."""
         waiting = self._waiting
         return len(waiting) >= self._config.records or sum(entry.traits.share for entry in waiting.values()) >= 1
 
@@ -170,30 +162,26 @@ class Batcher(Generic[T, A]):
                 if self._meters:
                     self._meters.batch(work, len(batch), wait_seconds, time.monotonic() - self._batch_started_at)
             finally:  # every caller gets an answer, even after an error
-                self._batch_started_at, self._batch = None, []
+                self._batch = []
                 for entry in batch:
                     entry.settle(INTERNAL)
 
     async def _wait_for_items(self) -> None:
         """Waits until a batch is full or its oldest item has waited long enough."""
         self._batch_is_full.clear()
-        if self._waiting and not self._fills_batch():
-            wait_until = self._oldest().arrived_at + self._config.wait_ms / 1000
-            seconds = wait_until - asyncio.get_running_loop().time()
+        if not self._fills_batch():
+            oldest = next(iter(self._waiting.values()))
+            seconds = oldest.arrived_at + self._config.wait_ms / 1000 - asyncio.get_running_loop().time()
             if seconds > 0:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._batch_is_full.wait(), seconds)
 
-    def _oldest(self) -> _QueuedItem[T, A]:
-        return next(iter(self._waiting.values()))
-
     def _take_batch(self, now: float) -> list[_QueuedItem[T, A]]:
-        """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
             self._waiting.pop(entry.number).settle(TIMEOUT)
         if not self._waiting:
             return []
-        oldest = self._oldest()
+        oldest = next(iter(self._waiting.values()))
 
         def distance(entry: _QueuedItem[T, A]) -> tuple[bool, int, int, int]:
             octaves = abs(math.log2(entry.traits.length / oldest.traits.length))
@@ -208,8 +196,6 @@ class Batcher(Generic[T, A]):
         """The results of `work`; if it raises, both halves of the batch are retried separately."""
         try:
             answers = list(self._work(work, items))
-            if len(answers) != len(items):
-                raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
             self.consecutive_failures = 0
             return answers
         except Abandoned:

@@ -14,14 +14,11 @@ T = TypeVar("T")
 
 
 def bundle_config(config: InferenceConfig) -> InferenceConfig:
-    """The default of `Job.settings`: the bundle's settings, unchanged."""
     return config
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A record to plan, or to generate texts for."""
-
     record: Record
     plan: Plan | None = None  # the user's plan, followed exactly; None: the planner searches plans
     complete: bool = False  # whether to add the predicates that `plan` omits
@@ -70,22 +67,16 @@ class Result(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAnswers(Generic[T]):
-    """The answers of a replica to several records, in their order."""
-
     answers: list[T | Failure]
     model: str  # the fingerprint of the replica's bundle
-    verify_seconds: float = 0.0
-    """Time of the strict check: each batch's time, divided equally among its records; 0 without tracing."""
+    verify_seconds: float = 0.0  # of the strict check; 0 without tracing
 
     def results(self) -> list[Result[T] | Failure]:
-        """The answers, each with the model's fingerprint; failures unchanged."""
         return [answer if isinstance(answer, Failure) else Result(answer, self.model) for answer in self.answers]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """Describes the served bundle."""
-
     fingerprint: str
     address: str  # an alias is resolved to its version
     facts: str  # the fact segmenter of the training texts

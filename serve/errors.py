@@ -7,26 +7,18 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
-from serve.engine import Failure
-
 MEDIA_TYPE = "application/problem+json"
-DETAIL_CHARS = 500
-"""Maximal length of details and fields, which may quote the client's input."""
-
-_log = logging.getLogger("agggen.serve")
+DETAIL_CHARS = 500  # maximal length of details and fields, which may quote the client's input
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem."""
-
     code: str
     status: int
     title: str
@@ -81,25 +73,25 @@ class Problem(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later."""
         return self.kind.retry_after is not None
 
     def as_dict(self, request_id: str | None = None) -> dict[str, Any]:
         """The problem's JSON object; members without a value are omitted."""
-        data: dict[str, Any] = {
+        members = {
             "type": f"urn:agggen:problem:{self.kind.code}",
             "title": self.kind.title,
             "status": self.kind.status,
             "detail": self.detail,
             "retryable": self.retryable,
+            "record": self.record,
+            "index": self.index,
+            "field": self.field,
+            "request_id": request_id,
+            "errors": [problem.as_dict() for problem in self.errors] or None,
         }
-        errors = [problem.as_dict() for problem in self.errors] or None
-        optional: dict[str, Any] = {"record": self.record, "index": self.index, "field": self.field}
-        optional |= {"request_id": request_id, "errors": errors}
-        return data | {name: value for name, value in optional.items() if value is not None}
+        return {name: value for name, value in members.items() if value is not None}
 
     def response(self, request_id: str) -> Response:
-        """The HTTP response, with Retry-After where a retry may help."""
         headers = self.headers | ({"Retry-After": str(self.kind.retry_after)} if self.retryable else {})
         body = json.dumps(self.as_dict(request_id), ensure_ascii=False, allow_nan=False).encode()
         return Response(body, self.kind.status, headers, MEDIA_TYPE)
@@ -114,14 +106,6 @@ def printable(text: str) -> str:
     return escaped if len(escaped) <= DETAIL_CHARS else escaped[: DETAIL_CHARS - 3] + "..."
 
 
-def problem_of(failure: Failure) -> Problem:
-    """Converts a failure of the engine to a problem; logs internal errors."""
-    if failure.code == "internal":
-        _log.error("a record failed with an internal error: %s", failure.message)
-        return Problem("internal", "an unexpected error; the server's log has it", field=failure.field)
-    return Problem(failure.code, failure.message, field=failure.field)
-
-
 def combined_problem(problems: list[Problem]) -> Problem:
     """The problem of a request in which every record failed.
 
@@ -131,7 +115,5 @@ def combined_problem(problems: list[Problem]) -> Problem:
     first = min(problems, key=lambda problem: (not problem.retryable, problem.kind.status < 500))
     if len(problems) == 1:
         return first
-    same_kind = all(problem.kind is first.kind for problem in problems)
-    label = "the first" if same_kind else "one of them"
-    detail = f"all {len(problems)} records failed; {label}: {first.detail}"
+    detail = f"all {len(problems)} records failed, for example: {first.detail}"
     return Problem(first.kind.code, detail, record=first.record, index=first.index, field=first.field, errors=problems)

@@ -29,6 +29,10 @@ from serve.replica import Replica
 _log = logging.getLogger("agggen.serve")
 
 
+_ALIGN_BATCH = 16  # texts aligned together, as in `Generator.align`
+_CHARACTERS_PER_TOKEN = 4
+
+
 @dataclass(frozen=True, slots=True)
 class _WriteItem:
     job: Job
@@ -41,6 +45,10 @@ class _CheckItem:
     text: Text
 
 
+Item = _WriteItem | Text | _CheckItem
+Answer = list[Generation] | AlignedText | CheckResult
+
+
 class _TimedChecker(Checker):
     """Sums the seconds of its checks; most of them are called by the beam search."""
 
@@ -48,24 +56,15 @@ class _TimedChecker(Checker):
 
     def check(self, *arguments: Any, **options: Any) -> TextCheck:
         begin = time.perf_counter()
-        try:
-            return super().check(*arguments, **options)
-        finally:
-            self.seconds += time.perf_counter() - begin
-
-
-_ALIGN_BATCH = 16  # texts aligned together, as in `Generator.align`
-_CHARACTERS_PER_TOKEN = 4
-
-Item = _WriteItem | Text | _CheckItem
-Answer = list[Generation] | AlignedText | CheckResult
+        checked = super().check(*arguments, **options)
+        self.seconds += time.perf_counter() - begin
+        return checked
 
 
 class GeneratorReplica(Replica[Item, Answer]):
     """Writes, aligns and checks the texts of many requests in batches."""
 
     def __init__(self, config: ServeConfig) -> None:
-        """Also loads the critic; raises BundleError and StorageError like `Replica`."""
         super().__init__(config, config.generator)
         self._generator = self._bundle.generator(self._device)
         if config.tracing.experiment is not None:
@@ -77,7 +76,7 @@ class GeneratorReplica(Replica[Item, Answer]):
         self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.raise_if_abandoned())
 
     async def write(
-        self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
+        self, planned: Sequence[tuple[Job, Candidates]], seconds: float, fingerprint: str
     ) -> ReplicaAnswers[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
@@ -85,16 +84,14 @@ class GeneratorReplica(Replica[Item, Answer]):
         it plans the jobs itself, so that each answer comes from a single model.
         """
         same_bundle = fingerprint == self._fingerprint
-        items = [_WriteItem(job, plans if same_bundle else None) for job, plans in zip(jobs, candidates, strict=True)]
+        items = [_WriteItem(job, candidates if same_bundle else None) for job, candidates in planned]
         answers = await self._answers(items, seconds)
         return replace(answers, verify_seconds=sum(share for item in items for share in item.verify_seconds))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[AlignedText]:
-        """The most likely predicates of each fact of each text."""
         return await self._answers(texts, seconds)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> ReplicaAnswers[CheckResult]:
-        """The results of the checks of each text."""
         return await self._answers([_CheckItem(text) for text in texts], seconds)
 
     def _test(self) -> list[str]:
@@ -128,13 +125,11 @@ class GeneratorReplica(Replica[Item, Answer]):
         jobs = [item.job for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
         candidates = [plan for plan in plans if isinstance(plan, Candidates)]
         configs = [job.settings(self._generator.config) for job in jobs]
-        checker = self._generator.checker
-        seconds_before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
-        counts = [job.n_best for job in jobs]
+        checker, counts = self._generator.checker, [job.n_best for job in jobs]
+        seconds_before = getattr(checker, "seconds", 0.0)
         texts = iter(self._generator.write([job.record for job in jobs], candidates, counts, configs))
-        if isinstance(checker, _TimedChecker):
-            for item in items:
-                item.verify_seconds.append((checker.seconds - seconds_before) / len(items))
+        for item in items:
+            item.verify_seconds.append((getattr(checker, "seconds", 0.0) - seconds_before) / len(items))
         return [plan if isinstance(plan, Failure) else next(texts) for plan in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:
@@ -184,7 +179,7 @@ class GeneratorReplica(Replica[Item, Answer]):
         return facts
 
     def _count_states(self, record: Record) -> int:
-        """The number of states: non-empty sets of the record's triples that one fact may express."""
+        """The number of sets of the record's triples that one fact may express."""
         largest = self._bundle.model.config.max_group_size
         return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 

@@ -1,6 +1,6 @@
 """Calls Ray Serve replicas through deployment handles, within a deadline and with one retry.
 
-Each record gets a result, or a `Failure` that tells whether a retry may help, even if a replica is lost.
+Each record gets a result or a `Failure`, even if a replica is lost.
 """
 
 from __future__ import annotations
@@ -49,10 +49,8 @@ class HandleEngine:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            config: the maximal number of records per call, and the bounds of the generators.
             generator_state: returns the state of the generators; it may block.
-            span: a context manager that traces a call, given its name and number of records, and yields a function that
-                takes the call's result. None: calls are not traced.
+            span: traces a call, given its name and number of records; yields a function that takes the call's result.
         """
         self._planner, self._generator, self._generator_state = planner, generator, generator_state
         self._span = span or (lambda name, records: nullcontext(lambda result: None))
@@ -60,23 +58,15 @@ class HandleEngine:
         self._generators_loaded = False  # whether a generator has ever loaded the bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Result[list[Generation]] | Failure]:
-        """The n best texts of each job, best first."""
         return await self._in_parts(self._generate, jobs, seconds)
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Result[list[PlannedRecord]] | Failure]:
-        """The k best plans of each job's record."""
-
-        def plan(part: Sequence[Job], seconds_left: float) -> Any:
-            return self._planner.plan.remote(part, k, seconds_left)
-
-        return await self._batched("plan", jobs, seconds, plan)
+    async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> list[Result[list[PlannedRecord]] | Failure]:
+        return await self._batched("plan", jobs, seconds, partial(self._planner.plan.remote, k=k))
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Result[AlignedText] | Failure]:
-        """The most likely predicates of each fact of each text."""
         return await self._batched("align", texts, seconds, self._generator.align.remote)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> list[Result[CheckResult] | Failure]:
-        """The results of the checks of each text."""
         return await self._batched("check", texts, seconds, self._generator.check.remote)
 
     async def examples(self) -> Examples:
@@ -108,13 +98,9 @@ class HandleEngine:
         planned = await self._call("plan", jobs, deadline, self._planner.candidates.remote)
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
-        pairs, fingerprint = zip(jobs, planned.answers, strict=True), planned.model
+        pairs = zip(jobs, planned.answers, strict=True)
         plannable = [(job, plans) for job, plans in pairs if isinstance(plans, Candidates)]
-
-        def write(part: Any, seconds_left: float) -> Any:
-            part_jobs, candidates = zip(*part, strict=True)
-            return self._generator.write.remote(list(part_jobs), list(candidates), fingerprint, seconds_left)
-
+        write = partial(self._generator.write.remote, fingerprint=planned.model)
         written = iter(await self._answers("write", plannable, deadline, write) if plannable else ())
         return [plans if isinstance(plans, Failure) else next(written) for plans in planned.answers]
 
@@ -133,19 +119,15 @@ class HandleEngine:
         """The answers in item order, from concurrent calls of at most `batch.records` items, cancelled together."""
         deadline = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
-        if len(parts) == 1:
-            return await work(parts[0], deadline)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work(part, deadline)) for part in parts]
         return [answer for task in tasks for answer in task.result()]
 
     async def _answers(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> list[Any]:
-        """The call's result for each item, or the call's failure for all items."""
         result = await self._call(span, items, deadline, call)
         return [result] * len(items) if isinstance(result, Failure) else result.results()
 
     async def _call(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> Any:
-        """The result of a traced call, or a Failure."""
         with self._span(span, len(items)) as record_result:
             result = await self._attempts(deadline, partial(call, items))
             record_result(result)
@@ -171,11 +153,9 @@ class HandleEngine:
 
 
 async def _response_within(response: Any, seconds: float) -> Any:
-    """The response; after `seconds`, or if the caller is cancelled, cancels the request.
+    """The response; after `seconds` (TimeoutError), or if the caller is cancelled, cancels the request.
 
-    Raises:
-        TimeoutError: there is no response after `seconds`.
-        TaskCancelledError: the replica cancelled the request. Serve raises CancelledError, as for a cancelled caller.
+    Raises TaskCancelledError if the replica cancelled it, for which Serve raises CancelledError, as for the caller.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -1,4 +1,4 @@
-"""Limits checked before a request is processed: the size of its body, and the number of concurrent requests."""
+"""Limits of requests: the size of a body, the unread bytes of streams, and the number of concurrent requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from starlette.types import Receive
 from agggen_platform.serving.config import LimitsConfig
 from serve.errors import Problem
 
-PIECE_BYTES = 64 << 10
-"""The largest piece of a body that `StreamBody.pieces` yields."""
+_PIECE_BYTES = 64 << 10
 
 
 class Admission:
@@ -43,21 +42,8 @@ class Admission:
         await self._idle.wait()
 
 
-def check_headers(request: Request, max_bytes: int) -> None:
-    """Raises Problem for a body that is compressed (415) or whose Content-Length is above `max_bytes` (413)."""
-    if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        detail = "compressed bodies are not supported: send it without Content-Encoding"
-        raise Problem("media-type", detail, headers={"Accept-Encoding": "identity"})
-    length = request.headers.get("content-length", "0").strip()
-    if not (length.isascii() and length.isdigit()):
-        raise Problem("malformed", "Content-Length must be one number of bytes")
-    if len(length) > 18 or int(length) > max_bytes:
-        raise _too_large(max_bytes)
-
-
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
-    """The body; raises Problem if it is empty, compressed, above `max_bytes`, or not complete within `seconds`."""
-    check_headers(request, max_bytes)
+    """The body; raises Problem if it is empty, above `max_bytes`, or not complete within `seconds`."""
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -98,7 +84,7 @@ class StreamBody:
         self._changed = asyncio.Event()
 
     async def receive(self) -> None:
-        """Receives until a limit is exceeded, while `pieces` runs; raises ClientDisconnect when the client leaves."""
+        """Receives until a limit is exceeded; raises ClientDisconnect when the client leaves."""
         limits, received_bytes = self._buffer.limits, 0
         while self._problem is None:
             message = await self._receive()
@@ -122,7 +108,7 @@ class StreamBody:
             await self._changed.wait()
             self._changed.clear()
             while self._data and self._problem is None:
-                piece = bytes(self._data[:PIECE_BYTES])
+                piece = bytes(self._data[:_PIECE_BYTES])
                 self._drop(len(piece))
                 yield piece
             if self._problem is not None:
@@ -131,7 +117,6 @@ class StreamBody:
                 return
 
     def close(self) -> None:
-        """Drops the unread bytes."""
         self._drop(len(self._data))
 
     def _drop(self, size: int) -> None:

@@ -1,7 +1,4 @@
-"""The endpoint in one process, without Ray Serve: for `agggen studio` and for tests.
-
-It has the application of `serve.app` with one planner, one generator and no proxy.
-"""
+"""The endpoint in one process, without Ray Serve, for `agggen studio` and tests: one planner and generator."""
 
 from __future__ import annotations
 
@@ -36,15 +33,13 @@ class LocalHandle:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._replica, name)
-        return SimpleNamespace(remote=lambda *arguments: asyncio.ensure_future(method(*arguments)))
+        return SimpleNamespace(remote=lambda *args, **options: asyncio.ensure_future(method(*args, **options)))
 
 
 def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
     """The endpoint's application with planner and generator in this process; `compare`: address of a second bundle.
 
-    Raises:
-        ConfigError: other machines could reach the endpoint without a key, or both bundles are the same.
-        BundleError, RegistryError, StorageError: there is no such bundle, or it fails its self-test.
+    Raises ConfigError if other machines could reach the endpoint without a key, or both bundles are the same.
     """
     key_ring(config)
     config = find_target(config).pinned(config)
@@ -67,9 +62,8 @@ def _engine(config: ServeConfig) -> HandleEngine:
 def running(app: Any, config: ServeConfig) -> Iterator[str]:
     """Serves `app` in a thread during the block; yields its URL. Raises PortError if the port is taken."""
     listener = config.http.listen()
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_level=logging.WARNING, access_log=False, timeout_graceful_shutdown=5)
-    )
+    settings = uvicorn.Config(app, log_level=logging.WARNING, access_log=False, timeout_graceful_shutdown=5)
+    server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     with listener:
         thread.start()

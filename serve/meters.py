@@ -1,8 +1,4 @@
-"""Metrics of a replica that Ray exports to Prometheus.
-
-They add outcomes of records and costs of batches to Serve's own request metrics. Ray adds the tags `application`,
-`deployment` and `replica`.
-"""
+"""Metrics of a replica that Ray exports to Prometheus, with the tags `application`, `deployment` and `replica`."""
 
 from __future__ import annotations
 
@@ -16,8 +12,6 @@ _SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
 
 class Metrics:
-    """The metrics of this replica."""
-
     def __init__(self) -> None:
         def histogram(name: str, description: str, boundaries: list[float]) -> Any:
             return Histogram(name, description=description, boundaries=boundaries, tag_keys=("work",))
@@ -34,15 +28,14 @@ class Metrics:
         self._batch_work = histogram("agggen_batch_work_seconds", "Seconds of work on a batch.", _SECONDS)
         self._outcomes = counter("agggen_records", "Records answered, by outcome.", "route", "outcome")
         self._problems = counter("agggen_problems", "Requests answered with a problem, by its code.", "code")
-        self._bundle = Gauge(
-            "agggen_bundle_info", description="1 for the bundle served.", tag_keys=("fingerprint", "address")
-        )
+        bundle_tags = ("fingerprint", "address")
+        self._bundle = Gauge("agggen_bundle_info", description="1 for the bundle served.", tag_keys=bundle_tags)
 
     def queue(self, n_waiting: int) -> None:
         self._queue.set(n_waiting)
 
     def batch(self, work: str, n_records: int, wait_seconds: float, work_seconds: float) -> None:
-        """Counts a finished batch: its records, the seconds that its oldest record waited, and the seconds of work."""
+        """`wait_seconds`: of the batch's oldest record."""
         tags = {"work": work}
         self._batch_records.observe(n_records, tags=tags)
         self._records.inc(n_records, tags=tags)

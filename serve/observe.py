@@ -38,16 +38,12 @@ from serve.schemas import GenerateOptions, problem_at
 _log = logging.getLogger("agggen.serve")
 _access = logging.getLogger("agggen.serve.access")
 
-_LOGGERS = ("agggen", "agggen_platform", "serve")  # and their children
+
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
-_CLIENT_DISCONNECTED = 499
 
 
 @dataclass(slots=True)
 class RequestInfo:
-    """The properties of a request for the log and the metrics."""
-
     id: str = "-"
     trace: str = ""  # id of the request's trace; empty: the request is not traced
     caller: str = ""  # name of the request's API key; empty: no key
@@ -95,10 +91,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log: LogConfig, replica: str, stream: TextIO | None = None) -> None:
-    """Sends the endpoint's logs of `log.level` and above, as JSON lines, only to `stream` (None: standard error)."""
+    """Sends the endpoint's logs as JSON lines only to `stream` (None: standard error)."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(log.texts, replica))
-    for name in _LOGGERS:
+    for name in ("agggen", "agggen_platform", "serve"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(log.level.upper())
@@ -114,11 +110,10 @@ def log_as_replica(log: LogConfig) -> None:
 class RequestContext:
     """ASGI middleware: assigns request ids, logs and counts requests, and answers unhandled errors with 500.
 
-    The client's X-Request-Id is used if it is 1 to 128 letters, digits and ``._:-``; the answer returns the id.
+    `paths`: paths that logs and metrics name; `echo`: whether the answer returns a valid X-Request-Id of the client.
     """
 
     def __init__(self, app: ASGIApp, paths: Collection[str], meters: Metrics | None = None, echo: bool = True) -> None:
-        """`paths`: paths that logs and metrics name; `echo`: whether to return an id that the client sent."""
         self.app, self.meters, self.paths, self.echo = app, meters, frozenset(paths), echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,22 +146,16 @@ class RequestContext:
             problem = Problem("internal", "an unexpected error; the server's log has it under this request_id")
             await problem.response(info.id)(scope, receive, send_observed)
         finally:
-            route = self._route(scope)
+            route = scope["path"] if scope["path"] in self.paths else "other"
             if self.meters:
                 self.meters.request(route, info.outcomes, info.problem)
             self._log(scope["method"], route, info, time.monotonic() - started_at)
             _current.reset(token)
 
-    def _route(self, scope: Scope) -> str:
-        """The path without the application's mount prefix; ``other`` for an unknown path."""
-        path, root = str(scope["path"]), str(scope.get("root_path", ""))
-        path = path.removeprefix(root) if path.startswith(root + "/") else path
-        return path if path in self.paths else "other"
-
     def _log(self, method: str, route: str, info: RequestInfo, seconds: float) -> None:
-        status = info.status or _CLIENT_DISCONNECTED
+        status = info.status or 499  # the client disconnected
         fields: dict[str, Any] = {
-            "method": method if method in _METHODS else "other",
+            "method": method,
             "route": route,
             "status": status,
             "ms": round(seconds * 1000, 1),
@@ -175,9 +164,10 @@ class RequestContext:
             "failed": {name: count for name, count in info.outcomes.items() if name != "ok"},
             "problem": info.problem or None,
             "complete": info.complete,
-            **({"trace_id": info.trace} if info.trace else {}),
         }
-        _access.info("%s %s %d", fields["method"], route, status, extra={"fields": fields})
+        if info.trace:
+            fields["trace_id"] = info.trace
+        _access.info("%s %s %d", method, route, status, extra={"fields": fields})
 
 
 def add_exception_handlers(app: FastAPI) -> None:

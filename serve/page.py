@@ -15,12 +15,10 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 FOLDER = Path(__file__).parent / "studio"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; trusted-types 'none'; require-trusted-types-for 'script'"
-)
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; trusted-types 'none'; "
+    "require-trusted-types-for 'script'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",

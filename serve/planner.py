@@ -9,7 +9,7 @@ from typing import Any
 
 from agggen.corpora.catalogue import load as load_corpus
 from agggen.corpora.rejects import split_rejects
-from agggen.errors import AggGenError, CorpusError, PlanError
+from agggen.errors import CorpusError, PlanError, RecordError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.planner import Planner, check_size
 from agggen.generation.results import Candidates, PlannedRecord
@@ -21,8 +21,7 @@ from serve.engine import Examples, Failure, Job, ModelCard, ReplicaAnswers
 from serve.replica import Replica
 
 PlanResult = Candidates | list[PlannedRecord]
-EXAMPLES = 48
-"""The largest number of records of `GET /v1/examples`."""
+EXAMPLES = 48  # the largest number of records of `GET /v1/examples`
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +33,7 @@ class _Search:
 class PlannerReplica(Replica[_Search, PlanResult]):
     """Plans records of several requests in batches."""
 
-    _examples: Examples | None
-
     def __init__(self, config: ServeConfig) -> None:
-        """Raises BundleError and StorageError like `Replica`."""
         super().__init__(config, config.planner)
         bundle = self._bundle
         del self._bundle  # frees most of the bundle's memory
@@ -53,14 +49,14 @@ class PlannerReplica(Replica[_Search, PlanResult]):
             dict(bundle.metrics),
             asdict(bundle.model.config),
         )
-        self._config, self._examples = bundle.config, None
+        self._config = bundle.config
+        self._examples: Examples | None = None
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ReplicaAnswers[Candidates]:
         """For each job, the candidate plans for `GeneratorReplica.write`."""
         return await self._answers([_Search(job) for job in jobs], seconds)
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ReplicaAnswers[list[PlannedRecord]]:
-        """The k best plans of each job's record."""
+    async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> ReplicaAnswers[list[PlannedRecord]]:
         return await self._answers([_Search(job, k) for job in jobs], seconds)
 
     async def card(self) -> ModelCard:
@@ -90,10 +86,10 @@ class PlannerReplica(Replica[_Search, PlanResult]):
         return [failure or next(results) for failure in refusals]
 
     def _result(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> PlanResult | Failure:
+        job = search.job
         try:
             if search.k is not None:
-                return self._planner.plans_of(search.job.record, distribution, search.k, config)
-            job = search.job
+                return self._planner.plans_of(job.record, distribution, search.k, config)
             return self._planner.candidates_of(job.record, distribution, job.plan, job.complete, config)
         except PlanError as error:
             return Failure("plan", str(error), "plan")
@@ -107,15 +103,14 @@ class PlannerReplica(Replica[_Search, PlanResult]):
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:
-    """A Failure if the job exceeds a limit of the planner; else None."""
+    """A Failure if the job exceeds a limit of the planner."""
     try:
         check_size(job.record)
-    except AggGenError as error:
-        return Failure("record", str(error), "triples")
-    try:
         planner.check_level(job.settings(planner.config).level)
     except PlanError as error:
         return Failure("plan", str(error), "level")
+    except RecordError as error:
+        return Failure("record", str(error), "triples")
     return None
 
 

@@ -22,16 +22,10 @@ _FAILURES_BEFORE_TEST = 3  # consecutive failed records after which the self-tes
 
 
 class Replica(ABC, Generic[T, A]):
-    """A replica that processes batches with a bundle."""
-
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
-        """Loads the configured bundle and runs its self-test.
+        """Loads the configured bundle, which must not be an alias, since an alias can move.
 
-        `config.bundle` must not be an alias, since an alias can move. Torch gets one thread per CPU of `role`.
-
-        Raises:
-            BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
-            StorageError: the store refused access or did not answer.
+        Raises BundleError if there is no bundle, it has another fingerprint, or it does not pass its self-test.
         """
         log_as_replica(config.log)
         torch.set_num_threads(max(1, int(role.cpus)))
@@ -51,26 +45,23 @@ class Replica(ABC, Generic[T, A]):
         return ReplicaAnswers(await self._batcher.submit(items, seconds), self._fingerprint)
 
     @abstractmethod
-    def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]:
-        """The answers to a batch; see `Batcher`."""
+    def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]: ...
 
     @abstractmethod
-    def _traits(self, item: T) -> Traits:
-        """The properties of an item that decide which items share its batch."""
+    def _traits(self, item: T) -> Traits: ...
 
     @abstractmethod
     def _test(self) -> Sequence[str]:
         """Runs a self-test in the batcher's thread and returns its failures."""
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """The metric that Serve's controller collects for `serve.scaling.by_records`."""
+        """Called by Serve, for `serve.scaling.by_records`."""
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
         """Raises RuntimeError, so that Serve replaces the replica, if a batch hangs or the self-test fails.
 
-        The self-test runs after several consecutive unexpected failures, as after the loss of a GPU. Also exports the
-        metric of the served bundle.
+        The self-test runs after several consecutive unexpected failures, as after the loss of a GPU.
         """
         if self._batcher.is_stuck(self._max_batch_seconds):
             raise RuntimeError(f"a batch has been in progress for more than {self._max_batch_seconds:g} s")

@@ -11,8 +11,7 @@ from ray import serve
 from ray.serve.config import AutoscalingContext
 from ray.serve.schema import DeploymentStatus
 
-RECORDS = "records"
-"""The metric with which replicas report their queued and processed records to Serve's controller."""
+RECORDS = "records"  # the metric of a replica's queued and processed records
 
 
 def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
@@ -28,11 +27,8 @@ def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class GeneratorState:
-    """The state of the generator replicas."""
-
     running: int
-    loaded: bool
-    """Whether generators have loaded the bundle and passed their self-test, perhaps before they were scaled to zero."""
+    loaded: bool  # whether generators have loaded the bundle, perhaps before they were scaled to zero
 
 
 def generator_state_query() -> Callable[[], GeneratorState]:

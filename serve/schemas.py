@@ -1,8 +1,7 @@
 """Pydantic models of the request bodies; the models of the answers are in `agggen_platform.client.answers`.
 
 The model of a request skips its records and options (`SkipValidation`), which are validated one by one afterwards, so
-that an invalid record does not fail the valid ones. `options_within_limits` and `serve.answering` check the configured
-`limits`.
+that an invalid record does not fail the valid ones.
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ from agggen_platform.serving.config import LimitsConfig
 from serve.engine import ModelCard
 from serve.errors import Problem
 
-LARGEST_SEED = 2**63 - 1
 _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
 _NOT_BLANK = f"^{_NO_CONTROLS}[^\\s\\u0000-\\u001f]{_NO_CONTROLS}$"  # some visible character, and no control characters
 _PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # checks the beginning; `Plan.parse` checks the rest
-_KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-_LONGEST_NAME = 100  # unknown names are truncated to this many characters before similar names are searched
+
 _TAGS = ("as-list", "as-object", "str", "int")  # added by pydantic to the locations of errors
 
-EXAMPLE_TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
-EXAMPLE_RECORD: dict[str, Any] = {"id": "Si", "triples": EXAMPLE_TRIPLES}
+_TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
+_EXAMPLE: dict[str, Any] = {"id": "Si", "triples": _TRIPLES}
 
 
 class _Body(BaseModel):
@@ -47,14 +44,8 @@ class TripleObject(_Body):
     object: Part
 
 
-TripleList = Annotated[
-    list[Subject],
-    Field(
-        min_length=3,
-        max_length=3,
-        description='[subject, predicate, object]; the subject is "" if the triple has no named subject',
-    ),
-]
+_TRIPLE = '[subject, predicate, object]; the subject is "" if the triple has no named subject'
+TripleList = Annotated[list[Subject], Field(min_length=3, max_length=3, description=_TRIPLE)]
 TripleIn = Annotated[
     Annotated[TripleList, Tag("as-list")] | Annotated[TripleObject, Tag("as-object")],
     Discriminator(lambda value: "as-object" if isinstance(value, dict) else "as-list"),
@@ -76,11 +67,9 @@ class RecordIn(_Body):
     """A record: `triples`, or a key for each predicate, like a row of a table (`{"name": "Silicon", "symbol": "Si"}`;
     `name` or `title` is the subject). `references` and `category`, which corpora have, are ignored."""
 
-    model_config = _allow_row(EXAMPLE_RECORD)
+    model_config = _allow_row(_EXAMPLE)
 
-    id: str | int | None = Field(
-        default=None, description="returned with the answer; unique in a request; default: the index"
-    )
+    id: str | int | None = Field(default=None, description="returned with the answer; unique; default: the index")
     triples: list[TripleIn] = Field(min_length=1)
     references: list[Any] | None = Field(default=None, description="ignored")
     category: str | None = Field(default=None, description="ignored")
@@ -89,7 +78,7 @@ class RecordIn(_Body):
 class GenerateRecord(RecordIn):
     """A record, and optionally a plan that its text follows exactly; without a plan, the model chooses one."""
 
-    model_config = _allow_row(EXAMPLE_RECORD | {"plan": "[category symbol]"})
+    model_config = _allow_row(_EXAMPLE | {"plan": "[category symbol]"})
 
     plan: str | None = Field(
         default=None, min_length=1, json_schema_extra=_PLAN, description="like `[category symbol] [namedAfter]`"
@@ -99,7 +88,7 @@ class GenerateRecord(RecordIn):
 class CheckRecord(RecordIn):
     """A record and a text about it, from any source."""
 
-    model_config = _allow_row(EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."})
+    model_config = _allow_row(_EXAMPLE | {"text": "Silicon (Si) is a metalloid."})
 
     text: str = Field(min_length=1)
 
@@ -107,11 +96,7 @@ class CheckRecord(RecordIn):
 class AlignRecord(CheckRecord):
     """A record and a text about it."""
 
-    facts: list[str] | None = Field(
-        default=None,
-        min_length=1,
-        description="segments that concatenate to `text`; default: segmented like the training texts",
-    )
+    facts: list[str] | None = Field(default=None, min_length=1, description="segments that form `text`")
 
 
 class _SearchOptions(_Body):
@@ -122,12 +107,9 @@ class _SearchOptions(_Body):
         default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: sampled plans"
     )
     top_p: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="for sampling: draw each group from the most probable ones whose probabilities sum to this value",
+        default=None, gt=0, le=1, description="for sampling: total probability of the groups that are drawn from"
     )
-    seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="for sampling and random-order")
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="for sampling and random-order")
 
 
 class PlanOptions(_SearchOptions):
@@ -143,9 +125,7 @@ class GenerateOptions(_SearchOptions):
     plans: int | None = Field(default=None, ge=1, description="plans for which texts are generated, for each record")
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] | None = None
     beam: int | None = Field(default=None, ge=1, description="hypotheses of the beam search")
-    complete: bool = Field(
-        default=False, description="add the predicates that a record's plan omits, which is an error otherwise"
-    )
+    complete: bool = Field(default=False, description="add predicates that a record's plan omits; else an error")
     verify: Literal["strict", "off"] | None = Field(
         default=None,
         description="`strict`: every fact contains the complete values of its triples and passes the strict check; "
@@ -198,11 +178,7 @@ RequestBody = GenerateRequest | PlanRequest | AlignRequest | CheckRequest
 
 
 def options_within_limits(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
-    """The options within the limits and the model's largest group; a default above a limit becomes the limit.
-
-    Raises:
-        Problem: the request sets an option above its limit.
-    """
+    """The options; a default above a limit becomes the limit. Raises Problem if the request exceeds a limit."""
     limit_of = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
     defaults = {}
     for name, limit in (limit_of | {"level": card.largest_group}).items():
@@ -227,14 +203,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def validated(model: type[_Model], data: Any, prefix: str = "", code: str = "invalid") -> _Model:
-    """Validates `data` as `model`.
-
-    Raises:
-        Problem: it names the first invalid field (after `prefix`), and for an unknown field the most similar name.
-    """
+    """Validates `data` as `model`; raises Problem, which names the first invalid field (after `prefix`)."""
     subject = prefix or ("the record" if code == "record" else "the body")
     if not isinstance(data, dict):
-        raise Problem(code, f"{subject} must be an object, not {_KINDS.get(type(data), 'null')}", field=prefix or None)
+        raise Problem(code, f"{subject} must be a JSON object", field=prefix or None)
     try:
         return model.model_validate(data, strict=True)
     except ValidationError as error:
@@ -256,9 +228,7 @@ def problem_at(
     path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])
     location, detail = ".".join(map(str, [*prefix, *path])), error["msg"]
     if unknown:
-        similar = get_close_matches(
-            str(last)[:_LONGEST_NAME], valid_names, 1
-        )  # truncated: megabytes would take seconds
+        similar = get_close_matches(str(last)[:100], valid_names, 1)  # truncated: megabytes would take seconds
         hint = f"did you mean {similar[0]!r}?" if similar else f"known: {list(valid_names)}"
         detail = f"unknown name {str(last)!r}; {hint}"
     return Problem(code, f"{location or subject}: {detail}", field=location or None)

@@ -27,11 +27,7 @@ _RELOAD_SECONDS = 1.0  # between two checks whether the keys file has changed
 
 
 class KeyRing:
-    """The API keys of a file, which is reloaded when it changes.
-
-    While the file is unreadable or malformed, the last valid keys stay in use and an error is logged. A file without
-    keys refuses every request.
-    """
+    """The API keys of a file, which is reloaded when it changes; while it is invalid, the last keys stay in use."""
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError if the file cannot be read, is malformed, or contains no key."""
@@ -59,10 +55,9 @@ class KeyRing:
         self._loaded_state = state
         try:
             self._keys = read_keys(self._path)
+            _log.warning("read %d keys from %s", len(self._keys), self._path)
         except ConfigError as error:
             _log.error("the last valid keys stay in use: %s", error)
-        else:
-            _log.warning("read %d keys from %s", len(self._keys), self._path)
 
 
 def _file_state(path: Path) -> tuple[int, ...] | None:
@@ -75,11 +70,7 @@ def _file_state(path: Path) -> tuple[int, ...] | None:
 
 
 def key_ring(config: ServeConfig) -> KeyRing | None:
-    """The configured keys, or None.
-
-    Raises:
-        ConfigError: the keys cannot be read, or other machines could send requests without a key.
-    """
+    """The configured keys; raises ConfigError if they are invalid, or if other machines would need none."""
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
     check_keys_required(config)
@@ -87,8 +78,6 @@ def key_ring(config: ServeConfig) -> KeyRing | None:
 
 
 BEARER = HTTPBearer(scheme_name="bearer", description="Authorization: Bearer KEY", auto_error=False)
-
-
 Check = Callable[..., Coroutine[Any, Any, None]]
 
 
@@ -99,8 +88,6 @@ def access_check(config: ServeConfig) -> Check:
 
 
 def key_check(keys: KeyRing) -> Check:
-    """Requires a key, and records its name for the log."""
-
     async def check(bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]) -> None:
         if bearer is None:
             detail, challenge = "send a key: Authorization: Bearer KEY", 'Bearer realm="agggen"'

@@ -2,9 +2,6 @@
 
 Records are sent to the engine in batches as they arrive. At most `limits.window` records are in progress or have an
 answer that the client has not read; further input is buffered in a `serve.limits.StreamBody`.
-
-The last line is ``{"status": "end", "records", "ok", "errors"}``, with ``error`` if the server stopped reading early; a
-stream without this line is incomplete. When the client disconnects, the work is cancelled.
 """
 
 from __future__ import annotations
@@ -32,32 +29,26 @@ _log = logging.getLogger("agggen.serve")
 
 async def line_groups(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[list[bytes | Problem]]:
     """The non-blank lines of a body, grouped by chunk; in place of a line of more than `max_bytes`, a Problem."""
-    unfinished = bytearray()
-    skipping = False
+    unfinished = bytearray()  # the start of the last line; if it is too long, only its first bytes
 
-    def line_or_problem(line: bytes) -> bytes | Problem:
-        too_long = len(line) > max_bytes
-        return Problem("too-large", f"the line is longer than {max_bytes} bytes") if too_long else line
+    def checked(line: bytes) -> list[bytes | Problem]:
+        """The line, or a Problem if it is too long; nothing if it is blank."""
+        if len(line) > max_bytes:
+            return [Problem("too-large", f"the line is longer than {max_bytes} bytes")]
+        return [line] if line.strip() else []
 
     async for chunk in body:
         *line_ends, remainder = chunk.split(b"\n")
         lines: list[bytes | Problem] = []
         for line_end in line_ends:
-            line = bytes(unfinished) + line_end
+            lines += checked(bytes(unfinished) + line_end)
             unfinished.clear()
-            if not skipping and line.strip():
-                lines.append(line_or_problem(line))
-            skipping = False
-        if not skipping:
-            unfinished += remainder
-        if len(unfinished) > max_bytes:
-            lines.append(line_or_problem(bytes(unfinished)))
-            unfinished.clear()
-            skipping = True
+        unfinished += remainder
+        del unfinished[max_bytes + 1 :]
         if lines:
             yield lines
-    if unfinished.strip():
-        yield [line_or_problem(bytes(unfinished))]
+    if lines := checked(bytes(unfinished)):
+        yield lines
 
 
 class Stream(Response):
@@ -68,7 +59,6 @@ class Stream(Response):
     def __init__(
         self, body: StreamBody, service: RecordService, config: ServeConfig, options: GenerateOptions, seconds: float
     ) -> None:
-        """`options` are within the limits; `seconds` is the deadline of each record."""
         super().__init__()
         del self.headers["content-length"]
         self._body, self._service, self._options, self._seconds = body, service, options, seconds

@@ -1,8 +1,7 @@
 """Traces of requests for MLflow, with ids and sizes but no content of records.
 
-Imported only if `tracing.experiment` is set. A thread of OpenTelemetry's SDK exports the spans from a bounded queue to
-the MLflow server `tracing.server` (default: MLFLOW_TRACKING_URI in the ingress's environment). A failed export is
-logged and loses its spans; no request waits for it. Attribute values are JSON, as MLflow stores them.
+Imported only if `tracing.experiment` is set. A thread of OpenTelemetry's SDK exports the spans from a bounded queue, so
+no request waits for MLflow. Attribute values are JSON, as MLflow stores them.
 """
 
 from __future__ import annotations
@@ -41,14 +40,11 @@ _UNTRACED_STATUSES = (401, 403, 404, 405)  # otherwise, unauthorized requests co
 _MAX_CALLS = 256  # the largest number of calls with a span in a trace; a stream may make thousands of calls
 _MAX_IDS = 20  # the largest number of ids of unfulfilled records in a trace
 _QUEUE, _EXPORT_DELAY_MS = 2048, 2000
-_TAG_PREFIX = "mlflow.traceTag."
-"""Prefix of the root span's attributes that MLflow makes searchable tags of the trace."""
+_TAG_PREFIX = "mlflow.traceTag."  # MLflow makes attributes of the root span with this prefix tags of the trace
 
 
 @dataclass(slots=True)
 class _RequestTotals:
-    """Totals of a request's spans."""
-
     totals: Counter[str] = field(default_factory=Counter)
     unfulfilled: list[str] = field(default_factory=list)  # ids of records
     calls: int = 0
@@ -58,13 +54,11 @@ _request: ContextVar[_RequestTotals | None] = ContextVar("traced_request", defau
 
 
 class Traces:
-    """The traces of an ingress replica."""
-
     def __init__(self, exporter: SpanExporter) -> None:
-        self._provider = TracerProvider(resource=Resource({"service.name": "agggen"}))
+        self.provider = TracerProvider(resource=Resource({"service.name": "agggen"}))
         processor = BatchSpanProcessor(exporter, max_queue_size=_QUEUE, schedule_delay_millis=_EXPORT_DELAY_MS)
-        self._provider.add_span_processor(processor)
-        self.tracer = self._provider.get_tracer("agggen.serve")
+        self.provider.add_span_processor(processor)
+        self.tracer = self.provider.get_tracer("agggen.serve")
 
     @contextmanager
     def span(self, name: str, records: int) -> Iterator[Callable[[Any], None]]:
@@ -95,10 +89,6 @@ class Traces:
     def middleware(self) -> Middleware:
         return Middleware(TraceMiddleware, tracer=self.tracer)
 
-    def flush(self) -> bool:
-        """Exports the queued spans; False if that takes more than 30 seconds."""
-        return self._provider.force_flush()
-
 
 class TraceMiddleware:
     """ASGI middleware inside `RequestContext`: one trace for each admitted request of `ROUTES`."""
@@ -107,8 +97,8 @@ class TraceMiddleware:
         self.app, self.tracer = app, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = next((route for route in ROUTES if str(scope.get("path", "")).endswith(route)), None)
-        if scope["type"] != "http" or scope["method"] != "POST" or route is None:
+        route = str(scope.get("path"))
+        if scope["type"] != "http" or scope["method"] != "POST" or route not in ROUTES:
             await self.app(scope, receive, send)
             return
         info, request, body_bytes, started_at = current_request(), _RequestTotals(), 0, time.time_ns()
@@ -121,9 +111,8 @@ class TraceMiddleware:
             if message["type"] == "http.request":
                 body_bytes += len(message.get("body", b""))
                 if not message.get("more_body", False):
-                    self.tracer.start_span(
-                        "read", start_time=started_at, attributes=_as_json({"bytes": body_bytes})
-                    ).end()
+                    attributes = _as_json({"bytes": body_bytes})
+                    self.tracer.start_span("read", start_time=started_at, attributes=attributes).end()
             return message
 
         token, failure = _request.set(request), ""
@@ -141,14 +130,14 @@ class TraceMiddleware:
 
 
 def _describe(root: trace.Span, route: str, body_bytes: int, request: _RequestTotals, failure: str) -> None:
-    """Sets the attributes, tags and status of the root span of an answered request."""
     info = current_request()
     failed = info.outcomes.total() - info.outcomes["ok"]
     counts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
-    tags = {"request": info.id, "route": route, "status": str(info.status), "failed": _yes_or_no(failed)}
+    yes_or_no = {False: "no", True: "yes"}
+    tags = {"request": info.id, "route": route, "status": str(info.status), "failed": yes_or_no[failed > 0]}
     if request.totals["texts"]:
-        tags["fulfilled"] = _yes_or_no(not request.totals["unfulfilled"])
-        tags["fallback"] = _yes_or_no(request.totals["fallback"])
+        tags["fulfilled"] = yes_or_no[request.totals["unfulfilled"] == 0]
+        tags["fallback"] = yes_or_no[request.totals["fallback"] > 0]
     leading = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow truncates the column
     outputs = {"status": info.status, **leading, **counts, "unfulfilled_ids": request.unfulfilled}
     inputs = {"route": route, "bytes": body_bytes, "records": counts["records"]}
@@ -161,13 +150,7 @@ def _describe(root: trace.Span, route: str, body_bytes: int, request: _RequestTo
         root.set_status(StatusCode.OK)
 
 
-def _yes_or_no(count: int) -> str:
-    """The value of a tag that tells whether the count is above 0."""
-    return "yes" if count else "no"
-
-
 def _add_counts(span: trace.Span, result: ReplicaAnswers[Any], request: _RequestTotals) -> None:
-    """Adds the counts of a call's result to its span and to the request's totals."""
     counts: Counter[str] = Counter()
     for answer in result.answers:
         if isinstance(answer, Failure):
@@ -196,7 +179,6 @@ class MlflowExporter(SpanExporter):
     """Sends spans to an MLflow server; creates a missing experiment."""
 
     def __init__(self, experiment: str, uri: str | None = None) -> None:
-        """`uri`: the server; None: MLFLOW_TRACKING_URI. Raises ConfigError if it is not http:// or https://."""
         uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
         if not uri.startswith(("http://", "https://")):
             raise ConfigError(
@@ -207,7 +189,6 @@ class MlflowExporter(SpanExporter):
         self._experiment, self._uri, self._id, self.lost = experiment, uri, "", 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Sends the spans; spans that the server does not accept are lost, and a warning is logged."""
         from mlflow.entities import Span
         from mlflow.tracing.client import TracingClient
 

@@ -124,7 +124,6 @@ def visit(chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def studio(visit: Any, url: str) -> Studio:
-    """The page with the record `RECORD`."""
     return visit(url + LINK)
 
 

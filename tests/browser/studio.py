@@ -38,8 +38,6 @@ class Studio:
         if urlsplit(request.url).netloc != urlsplit(self.url).netloc and not request.url.startswith("blob:"):
             self.errors.append(f"requested {request.url}")
 
-    # --- the state of the page --------------------------------------------------------------------------------------
-
     def ready(self) -> None:
         """Waits until the text follows the plan and has been checked."""
         self.state("ready")
@@ -87,8 +85,6 @@ class Studio:
     @property
     def focused(self) -> str:
         return str(self.page.evaluate("() => document.activeElement.getAttribute('data-key') ?? ''"))
-
-    # --- actions ----------------------------------------------------------------------------------------------------
 
     def drag(self, source: Any, x: float, y: float, drop: bool = True) -> None:
         """Drags an element to a point of the window (pixels); without `drop`, keeps the mouse button pressed."""

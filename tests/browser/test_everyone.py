@@ -106,7 +106,6 @@ def test_axe_finds_no_violation_after_errors(visit: Any, url: str, faults: Fault
 
 
 def focus_by_tab(studio: Studio, selector: str, keys: str = "Tab") -> None:
-    """Presses Tab until the focus is on an element."""
     for _ in range(120):
         if studio.page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
             return

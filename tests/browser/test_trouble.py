@@ -51,18 +51,10 @@ def test_the_page_says_that_the_endpoint_is_slow_and_dims_the_old_text(studio: S
     assert studio.text != before
 
 
-def test_the_page_shows_its_loading_on_a_slow_network_and_then_works(visit: Any, url: str) -> None:
-    studio = visit("about:blank", ready=False)
-    network = studio.page.context.new_cdp_session(studio.page)
-    slow = {"offline": False, "latency": 400, "downloadThroughput": 60_000, "uploadThroughput": 60_000}
-    network.send("Network.enable")
-    network.send("Network.emulateNetworkConditions", slow)
-    studio.url = url
-    studio.page.goto(url, wait_until="commit")
+def test_the_page_shows_that_it_is_loading(visit: Any, url: str, faults: Faults) -> None:
+    faults.delays["/v1/model"] = [1.5]
+    studio = visit(url, ready=False)
     studio.page.locator("#board .loading").wait_for()
-    studio.ready()
-    merge(studio)
-    studio.page.locator("#words.stale").wait_for()
     studio.ready()
 
 

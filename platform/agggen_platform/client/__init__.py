@@ -1,12 +1,4 @@
-"""A client of the endpoint. It needs httpx, but not torch or Ray.
-
-from agggen_platform.client import Client
-
-with Client("http://127.0.0.1:8000") as client:
-    (answer,) = client.generate([{"triples": [["Aromi", "food", "English"], ["Aromi", "area", "city centre"]]}])
-    for answer in client.stream(records, n_best=2):
-        ...
-"""
+"""A client of the endpoint (example: serve/README.md). It needs httpx, but not torch or Ray."""
 
 from agggen_platform.client.answers import (
     AlignedAnswer,
@@ -26,7 +18,7 @@ from agggen_platform.client.errors import (
     RefusedError,
     UnavailableError,
 )
-from agggen_platform.client.retry import Retry
+from agggen_platform.client.transport import Retry
 
 __all__ = [
     "AlignedAnswer",

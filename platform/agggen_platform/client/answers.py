@@ -1,7 +1,4 @@
-"""The endpoint's responses as plain dictionaries; its OpenAPI document is generated from these types.
-
-The ``status`` of an answer is "ok" or "error"; a type checker narrows the answer's type by it.
-"""
+"""The endpoint's responses as plain dictionaries; its OpenAPI document is generated from these types."""
 
 from __future__ import annotations
 
@@ -184,27 +181,22 @@ class CheckedAnswer(_Answer):
     invented_spans: NotRequired[list[list[int]]]
 
 
-class TextsResponse(TypedDict):
-    """An answer for each record, in the order of the request."""
+# Responses: an answer for each record, in the order of the request.
 
+
+class TextsResponse(TypedDict):
     answers: list[TextsAnswer | ErrorAnswer]
 
 
 class PlansResponse(TypedDict):
-    """An answer for each record, in the order of the request."""
-
     answers: list[PlansAnswer | ErrorAnswer]
 
 
 class AlignedResponse(TypedDict):
-    """An answer for each record, in the order of the request."""
-
     answers: list[AlignedAnswer | ErrorAnswer]
 
 
 class CheckedResponse(TypedDict):
-    """An answer for each record, in the order of the request."""
-
     answers: list[CheckedAnswer | ErrorAnswer]
 
 

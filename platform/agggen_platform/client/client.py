@@ -7,7 +7,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from contextlib import suppress
+from itertools import chain, count, islice
 from typing import Any
 
 import httpx
@@ -31,8 +32,7 @@ from agggen_platform.client.errors import (
     describe_problem,
 )
 from agggen_platform.client.parallel import in_parallel
-from agggen_platform.client.retry import Attempts, Retry
-from agggen_platform.client.transport import call
+from agggen_platform.client.transport import Attempts, Retry, call
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
 _MAX_REQUESTS = 64  # maximum concurrent requests of a stream
@@ -43,14 +43,7 @@ class Client:
     """Sends requests to an endpoint and waits for the answers. Thread-safe; a context manager.
 
     Requests are retried (`Retry`) if the endpoint is unreachable or busy, or lost the request; generation is
-    deterministic, so a retry returns the same texts. All methods raise:
-
-    - RefusedError: the request is invalid; `error.problem` names the record and field.
-    - UnavailableError: all attempts failed; the same call may succeed later.
-    - DeadlineError: the deadline passed.
-    - FailedError: an internal error of the endpoint.
-    - AnswerError: the server is not an agggen endpoint.
-
+    deterministic, so a retry returns the same texts. All methods raise the errors of `agggen_platform.client.errors`.
     If only some records fail, their answers have the ``status`` "error". Options: serve/README.md.
     """
 
@@ -66,20 +59,15 @@ class Client:
         piece_records: int = 64,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """
+        """Raises RefusedError for an invalid address or key, and ValueError if a number is out of range.
+
         Args:
-            url: the endpoint's address, like http://127.0.0.1:8000.
             api_key: None: the environment variable AGGGEN_API_KEY, if set.
             timeout: seconds to connect, and to wait for the next byte of an answer.
             deadline: maximum seconds without a new answer, including all attempts and waits.
-            retry: number of attempts, and waits between them.
             concurrency: concurrent requests of `stream`; None: as many as keep all of the endpoint's generators busy.
             piece_records: records per request of `stream`.
             transport: an httpx transport, for certificates, proxies or sockets.
-
-        Raises:
-            RefusedError: the address is invalid, or the key has characters that an HTTP header cannot contain.
-            ValueError: a number is out of range.
         """
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
         if timeout <= 0 or min(piece_records, 1 if concurrency is None else concurrency) < 1:
@@ -88,9 +76,6 @@ class Client:
         self._timeout, self._deadline, self._retry = timeout, deadline, retry or Retry()
         self._concurrency, self._piece_records = concurrency, piece_records
         self._http = httpx.Client(transport=transport, headers=_headers(key))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"  # without the API key, which is secret
 
     def generate(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
@@ -128,21 +113,13 @@ class Client:
         def answers_to(numbered_batch: tuple[int, list[RecordLike]]) -> list[Any]:
             start, batch = numbered_batch
             try:
-                answers = self._request("/v1/generate", batch, options, deadline, start)
+                answers = self._request("/v1/generate", batch, options, deadline)
             except EndpointError as error:
-                if not error.is_too_large:
-                    answers = _error_answers(error, len(batch))
-                elif len(batch) > 1:
+                if error.is_too_large and len(batch) > 1:
                     middle = len(batch) // 2
                     return answers_to((start, batch[:middle])) + answers_to((start + middle, batch[middle:]))
-                else:  # the problem is about the request, so it names no record
-                    record_id = "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip()
-                    answers = [_error_answer(0, {**(error.problem or {}), "record": record_id, "index": 0})]
-            numbered_records = enumerate(batch, start)
-            return [
-                _reindexed(answer, index, record)
-                for answer, (index, record) in zip(answers, numbered_records, strict=True)
-            ]
+                answers = _error_answers(error, batch)
+            return [_reindexed(answer, start + n, batch[n]) for n, answer in enumerate(answers)]
 
         batches = _batches(records, self._piece_records)
         first_two = list(islice(batches, 2))
@@ -166,18 +143,16 @@ class Client:
         def current_width() -> int:
             nonlocal next_query, width
             if self._concurrency is None and time.monotonic() >= next_query:
-                try:
+                # After an error keeps the last width; if the error persists, the requests fail, too.
+                with suppress(UnavailableError, DeadlineError):
                     model = self._model(Attempts(Retry(attempts=1), self._timeout, self._timeout))
                     width = min(_MAX_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
-                except (UnavailableError, DeadlineError):  # keep the last width; if this persists, the requests fail
-                    pass
                 next_query = time.monotonic() + _SECONDS_BETWEEN_QUERIES
             return width
 
         return current_width
 
     def close(self) -> None:
-        """Closes the connections."""
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -186,8 +161,6 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- requests -----------------------------------------------------------------------------------------------------
-
     def _attempts(self, deadline: float | None) -> Attempts:
         return Attempts(self._retry, self._deadline if deadline is None else deadline, self._timeout)
 
@@ -195,15 +168,9 @@ class Client:
         return call(self._http, "GET", f"{self.url}/v1/model", attempts)
 
     def _request(
-        self,
-        path: str,
-        records: Iterable[RecordLike],
-        options: Mapping[str, Any],
-        deadline: float | None,
-        start: int = 0,
+        self, path: str, records: Iterable[RecordLike], options: Mapping[str, Any], deadline: float | None
     ) -> list[Any]:
-        """An answer per record, in order; raises EndpointError if all failed. `start`: the first record's index."""
-        objects = [_object(record, index) for index, record in enumerate(records, start)]
+        objects = [_object(record, index) for index, record in enumerate(records)]
         attempts = self._attempts(deadline)
         answers = self._send(path, objects, options, attempts)
         while retryable_indices := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
@@ -224,13 +191,8 @@ class Client:
     def _send(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
         url, body = f"{self.url}{path}", _json({"records": records, "options": options})
         answers = call(self._http, "POST", url, attempts, body).get("answers")
-        if not isinstance(answers, list) or len(answers) != len(records):
-            count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-            raise AnswerError(f"POST {url}: expected {len(records)} answers, got {count}")
-        if not all(map(_is_answer, answers)):
-            raise AnswerError(f"POST {url}: an answer has no status, or the status error without a problem")
-        if [answer.get("index") for answer in answers] != list(range(len(answers))):
-            raise AnswerError(f"POST {url}: the answers are not in the order of the records")
+        if not isinstance(answers, list) or not all(map(_is_answer, answers, count())) or len(answers) != len(records):
+            raise AnswerError(f"POST {url}: expected {len(records)} answers in the order of the records")
         return answers
 
 
@@ -255,8 +217,8 @@ def _json(request: object) -> bytes:
         raise RefusedError(f"the request cannot be written as JSON: {error}") from error
 
 
-def _is_answer(value: object) -> bool:
-    if not isinstance(value, dict):
+def _is_answer(value: object, index: int) -> bool:
+    if not isinstance(value, dict) or value.get("index") != index:
         return False
     return value.get("status") == "ok" or (value.get("status") == "error" and isinstance(value.get("error"), dict))
 
@@ -265,16 +227,15 @@ def _is_retryable(answer: Any) -> bool:
     return answer["status"] == "error" and answer["error"].get("retryable") is True
 
 
-def _error_answers(error: EndpointError, count: int) -> list[Any]:
-    """The error answers for `count` records if `error` has a problem for each of them; else raises `error`."""
-    problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
-    if len(problems) != count or any(problem.get("record") is None for problem in problems):
+def _error_answers(error: EndpointError, batch: Sequence[RecordLike]) -> list[Any]:
+    """The error answers for the records of a request if `error` has a problem for each of them; else raises `error`."""
+    problem = dict(error.problem or {})
+    if error.is_too_large:  # the problem is about the request, so it names no record
+        problem |= {"record": "0" if _lacks_id(batch[0]) else str(batch[0]["id"]).strip(), "index": 0}
+    problems = problem.get("errors") or [problem]
+    if len(problems) != len(batch) or any(problem.get("record") is None for problem in problems):
         raise error
-    return [_error_answer(index, problem) for index, problem in enumerate(problems)]
-
-
-def _error_answer(index: int, problem: Mapping[str, Any]) -> dict[str, Any]:
-    return {"index": index, "id": problem["record"], "status": "error", "error": problem}
+    return [{"index": n, "id": p["record"], "status": "error", "error": p} for n, p in enumerate(problems)]
 
 
 def _lacks_id(record: Mapping[str, Any]) -> bool:
@@ -287,11 +248,10 @@ def _reindexed(answer: Any, index: int, record: Mapping[str, Any]) -> Any:
     """The answer with the record's `index` in the stream, also as id if the record has none."""
     if answer["index"] == index:
         return answer
-    id_field = {"id": str(index)} if _lacks_id(record) else {}
+    answer = answer | {"index": index} | ({"id": str(index)} if _lacks_id(record) else {})
     if answer["status"] == "error":
-        error = {**answer["error"], "index": index} | ({"record": str(index)} if id_field else {})
-        return {**answer, "index": index, **id_field, "error": error}
-    return {**answer, "index": index, **id_field}
+        answer["error"] = answer["error"] | {"index": index, "record": answer["id"]}
+    return answer
 
 
 def _checked_url(url: str) -> str:

@@ -25,14 +25,10 @@ class EndpointError(AggGenError):
         self.problem = problem
         """The endpoint's problem document (`ProblemDict`), if it sent one."""
         self.status: int | None = members.get("status")
-        self.record: str | None = members.get("record")
-        """The id of the record that caused the error."""
-        self.field: str | None = members.get("field")
-        """The field of the request that caused the error."""
-        self.request_id: str | None = request_id or members.get("request_id")
-        """Identifies the request in the endpoint's logs."""
-        self.retry_after = retry_after
-        """Seconds to wait before a retry, from the Retry-After header."""
+        self.record: str | None = members.get("record")  # id of the record that caused the error
+        self.field: str | None = members.get("field")  # field of the request that caused the error
+        self.request_id: str | None = request_id or members.get("request_id")  # in the endpoint's logs
+        self.retry_after = retry_after  # seconds, from the header Retry-After
 
     @property
     def is_too_large(self) -> bool:

@@ -1,47 +1,99 @@
-"""Sends a request and retries it after transient failures."""
+"""Sends a request, and retries it with exponential backoff after transient failures until a deadline."""
 
 from __future__ import annotations
 
 import json
+import math
+import random
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from agggen_platform.client.errors import (
     AnswerError,
+    DeadlineError,
     EndpointError,
     FailedError,
     RefusedError,
     UnavailableError,
     describe_problem,
 )
-from agggen_platform.client.retry import Attempts, retry_after
 
 _TRANSIENT = (408, 429, 502, 503, 504)
 _DEADLINE_SHARE = 0.9  # the endpoint's deadline as a share of the timeout, so that it stops before the client does
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The number of attempts, and the exponential backoff between them.
+
+    Waits double from `first_wait` to `longest_wait`. Jitter shortens each by up to half, but not below Retry-After.
+    """
+
+    attempts: int = 10  # maximum number of consecutive failed attempts; 1: no retries
+    first_wait: float = 0.25  # seconds
+    longest_wait: float = 10.0  # seconds; a longer Retry-After takes precedence
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or not 0 <= self.first_wait <= self.longest_wait:
+            raise ValueError(f"attempts must be at least 1, and 0 <= first_wait <= longest_wait, not {self}")
+
+    def wait(self, attempt: int, retry_after: float | None, draw: float) -> float:
+        """Seconds between attempt number `attempt` (from 1) and the next; `draw`: a random number in [0, 1]."""
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
+        return max(longest * (0.5 + draw / 2), 0.0 if retry_after is None else retry_after + self.first_wait * draw)
+
+
+class Attempts:
+    """Counts the attempts of a call and measures the time until its deadline."""
+
+    def __init__(self, retry: Retry, deadline: float, timeout: float) -> None:
+        """`deadline`: seconds, above 0 (else ValueError), for all attempts; `timeout`: seconds per attempt."""
+        if not 0 < deadline < math.inf:
+            raise ValueError(f"the deadline must be a number of seconds above 0, not {deadline}")
+        self._retry, self._seconds, self._timeout = retry, deadline, timeout
+        self.restart()
+
+    def restart(self) -> None:
+        """Resets the number of attempts and the deadline; called when an attempt made progress."""
+        self._failures, self._deadline = 0, time.monotonic() + self._seconds
+
+    def timeout(self) -> float:
+        """The timeout in seconds for an attempt that starts now; raises DeadlineError if the deadline has passed."""
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise DeadlineError(f"no answer within {self._seconds:g} s")
+        return min(self._timeout, remaining)
+
+    def pause(self, cause: EndpointError) -> None:
+        """Waits before the next attempt; raises `cause` after the last one, DeadlineError if time is too short."""
+        self._failures += 1
+        if self._failures >= self._retry.attempts:
+            raise cause
+        wait = self._retry.wait(self._failures, cause.retry_after, random.random())
+        if wait >= self._deadline - time.monotonic():
+            message = f"no answer within {self._seconds:g} s; the last error: {cause}"
+            raise DeadlineError(message, cause.problem, cause.request_id) from cause
+        time.sleep(wait)
 
 
 def call(http: httpx.Client, method: str, url: str, attempts: Attempts, body: bytes | None = None) -> dict[str, Any]:
     """Sends a request, retries transient failures, and returns the JSON object. Raises EndpointError."""
     while True:
         try:
-            return _attempt(http, method, url, attempts, body)
+            return _attempt(http, method, url, attempts.timeout(), body)
         except UnavailableError as error:
             attempts.pause(error)
 
 
-def _attempt(http: httpx.Client, method: str, url: str, attempts: Attempts, body: bytes | None) -> dict[str, Any]:
-    attempts.check()
-    timeout = attempts.timeout
+def _attempt(http: httpx.Client, method: str, url: str, timeout: float, body: bytes | None) -> dict[str, Any]:
     headers = {"x-deadline-seconds": f"{_DEADLINE_SHARE * timeout:.3f}"}
     headers |= {} if body is None else {"content-type": "application/json"}
     request = f"{method} {url}"
     try:
         response = http.request(method, url, content=body, headers=headers, timeout=timeout)
-    except httpx.TimeoutException as error:
-        unavailable = UnavailableError(f"{request}: no data for {timeout:.3g} s")
-        attempts.check(unavailable)
-        raise unavailable from error
     except httpx.TransportError as error:
         raise UnavailableError(f"{request}: {str(error) or type(error).__name__}") from error
     except httpx.DecodingError as error:
@@ -58,7 +110,6 @@ def _attempt(http: httpx.Client, method: str, url: str, attempts: Attempts, body
 
 
 def _failure(request: str, response: httpx.Response) -> EndpointError:
-    """The error for a response with a status other than 200."""
     status, request_id = response.status_code, response.headers.get("x-request-id")
     media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
     document = _object(response) if media_type == "application/problem+json" else None
@@ -74,9 +125,14 @@ def _failure(request: str, response: httpx.Response) -> EndpointError:
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:
-    """The JSON object in the body of a response; None if the body is not a JSON object."""
     try:
         value = json.loads(response.content)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def retry_after(header: str | None) -> float | None:
+    """The seconds of a Retry-After header (RFC 9110, section 10.2.3); None if it is missing or a date."""
+    text = (header or "").strip()
+    return float(text[:9]) if text.isascii() and text.isdigit() else None

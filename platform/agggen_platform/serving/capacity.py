@@ -11,6 +11,10 @@ from agggen_platform.ray_cluster import workers_that_fit
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
+# Planners and ingress need only a few milliseconds per record, so there is one of each for eight generators.
+GENERATORS_PER_PLANNER = 8
+_MAX_GENERATORS = 1000
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -29,19 +33,12 @@ class Resources:
     def __str__(self) -> str:
         return f"{self.cpus:g} CPUs" + (f" and {self.gpus:g} GPUs" if self.gpus else "")
 
-    @classmethod
-    def from_resources(cls, resources: Mapping[str, float]) -> Resources:
-        """The CPUs and GPUs in a Ray resource dictionary."""
-        return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
-
-GENERATORS_PER_PLANNER = 8
-"""Generators per planner and per ingress replica: planners and ingress need only a few milliseconds per record."""
-_MAX_GENERATORS = 1000
+def _resources_of(nodes: Sequence[Mapping[str, float]]) -> list[Resources]:
+    return [Resources(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
 
 
 def _roles(config: ServeConfig) -> dict[str, ReplicaConfig]:
-    """Deployment name -> replica settings."""
     return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
 
 
@@ -52,7 +49,7 @@ def with_max_replicas(config: ServeConfig, nodes: Sequence[Mapping[str, float]])
     """
     generator, spare = config.generator, 1 if config.update == "beside" else 0
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
-    cluster = sum(map(Resources.from_resources, nodes), Resources())
+    cluster = sum(_resources_of(nodes), Resources())
     reserved = one_replica_each(config) if spare else Resources()
     count = min(_MAX_GENERATORS, workers_that_fit(replica, nodes) - spare if replica else 1)
     while count > 1 and not cluster.can_fit(maximum_resources(_with_generators(config, count)) + reserved):
@@ -61,8 +58,6 @@ def with_max_replicas(config: ServeConfig, nodes: Sequence[Mapping[str, float]])
 
 
 def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
-    """`config` with each unset `max_replicas` set for at most `count` generators."""
-
     def with_maximum(role: ReplicaConfig, limit: int) -> ReplicaConfig:
         return replace(role, max_replicas=max(1, limit, role.min_replicas)) if role.max_replicas is None else role
 
@@ -106,7 +101,7 @@ def local_cpus(config: ServeConfig) -> int:
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
     """Raises CapacityError if a replica fits on no node, or the cluster has less than `minimum_resources`."""
-    available = [Resources.from_resources(node) for node in nodes]
+    available = _resources_of(nodes)
     for name, role in _roles(config).items():
         replica = Resources(role.cpus, role.gpus)
         if not any(node.can_fit(replica) for node in available):

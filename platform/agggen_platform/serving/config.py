@@ -1,8 +1,4 @@
-"""The endpoint's configuration: its bundle, replicas, limits and access.
-
-`agggen serve`, ``serve run serve.app:app KEY=VALUE`` and the ``args`` of a ``serve deploy`` file set a `ServeConfig`,
-which every replica receives.
-"""
+"""The endpoint's configuration, which every replica receives: its bundle, replicas, limits and access."""
 
 from __future__ import annotations
 
@@ -75,11 +71,8 @@ class ReplicaConfig:
     def __post_init__(self) -> None:
         minima = {"min_replicas": 0, "target_records": 0.01, "downscale_delay_s": 0, "cpus": 0, "gpus": 0}
         check_minima(self, minima, "replicas.")
-        if self.max_replicas is None:
-            return
-        check_minima(self, {"max_replicas": 1}, "replicas.")
-        if self.min_replicas > self.max_replicas:
-            raise ConfigError(f"min_replicas ({self.min_replicas}) is more than max_replicas ({self.max_replicas})")
+        if self.max_replicas is not None and not max(1, self.min_replicas) <= self.max_replicas:
+            raise ConfigError(f"max_replicas ({self.max_replicas}) must be at least 1 and min_replicas")
 
 
 @dataclass(frozen=True)
@@ -124,8 +117,6 @@ class LimitsConfig:
 
 @dataclass(frozen=True)
 class SecurityConfig:
-    """Access to the endpoint."""
-
     keys_file: str | None = None
     """A file of API keys, a name and SHA-256 per line (see `agggen serve-key`), on every node with an ingress replica.
     Required if the endpoint is reachable from other machines."""
@@ -134,8 +125,6 @@ class SecurityConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Structured logs."""
-
     texts: bool = False  # also log exception messages, which may quote confidential records and texts
     level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -152,8 +141,6 @@ class TracingConfig:
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """The endpoint."""
-
     bundle: str  # a folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION
     critic: str | None = "included"
     """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: only the strict check."""

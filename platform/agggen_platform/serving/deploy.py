@@ -1,7 +1,6 @@
 """Runs an endpoint: starts Ray Serve if necessary, and deploys, updates and removes the application.
 
-As with ``serve deploy``, Serve imports and builds the application on the cluster. Deploying identical arguments changes
-nothing; otherwise, the application is built and its bundle tested before any replica is replaced.
+As with ``serve deploy``, Serve imports and builds the application on the cluster; identical arguments change nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ from agggen_platform.serving.errors import CapacityError, DeployError
 from agggen_platform.serving.keys import check_keys_required
 from agggen_platform.serving.target import Target
 
-IMPORT_PATH = "serve.app:app"
-"""The import path of the application; a string, because this package must not import `serve`."""
 APPLICATION = "agggen"
 """The application's name. Its route is ``/``, so a cluster can have only one endpoint."""
 _POLL_SECONDS = 0.25
@@ -52,8 +49,6 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class State:
-    """The application's state in Ray Serve."""
-
     status: str  # NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING
     reason: str  # one line about the failure; empty if the application has not failed
 
@@ -62,18 +57,17 @@ class State:
 def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) -> Iterator[Endpoint]:
     """Runs Serve on a local cluster, or on the cluster at `address`, for the block; `Endpoint.deploy` deploys a bundle.
 
-    At the end, rejects new requests, finishes active ones, and stops a local cluster.
-
-    Raises:
-        ConfigError: the endpoint would be reachable from other machines without a key.
-        PortError: a port is taken.
-        CapacityError: the cluster has too few CPUs or GPUs.
-        ClusterError: no cluster answers at `address`, or a local cluster does not start.
+    At the end, rejects new requests, finishes active ones, and stops a local cluster. Raises PortError, CapacityError,
+    ClusterError, and ConfigError if the endpoint would be reachable from other machines without a key.
     """
     config = _with_checked_keys(config)
     local = starts_cluster(address)
+    cpus = local_cpus(config) if local else None
     if local:
-        _check_local(config)
+        file = config.security.keys_file
+        if file is not None and not Path(file).is_file():
+            raise ConfigError(f"there is no keys file {file}: agggen serve-key NAME --file {file} creates it")
+        config.http.listen().close()  # raises PortError
         # Serve replaces a dead proxy after three failed health checks: half a minute with the default period.
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
         # The default of 0.1 s doubles the idle controller's CPU time.
@@ -81,7 +75,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         # The default of 100 ms costs each replica 3 ms of CPU time a second.
         os.environ.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")
         os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default lowers the CPU priority of replicas
-    with connected(address, cpus=local_cpus(config) if local else None) as cluster:
+    with connected(address, cpus=cpus) as cluster:
         nodes = cluster_nodes()
         check_fits(config, nodes)
         if cluster.local:  # the machine's CPUs plus those for an update, not the logical CPUs (`local_cpus`)
@@ -125,12 +119,9 @@ class Endpoint:
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
         """Deploys the bundle and waits until its replicas run; until then, Serve keeps serving the previous bundle.
 
-        If the new replicas do not start, deploys the previous bundle again and raises.
+        If the new replicas do not start, deploys the previous bundle again and raises DeployError.
 
-        Raises:
-            DeployError: the bundle fails its self-test on the cluster, or its replicas or Serve's proxies do not start.
-            CapacityError: another application has the route ``/``.
-            Stopped: `stop` returned True.
+        Raises CapacityError if another application has the route ``/``, and Stopped if `stop` returned True.
         """
         previous = self.target
         self._apply(target)
@@ -144,7 +135,6 @@ class Endpoint:
         self.target = target
 
     def state(self) -> State:
-        """The current state of the application."""
         from ray import serve
 
         application = serve.status().applications.get(APPLICATION)
@@ -189,8 +179,6 @@ class Endpoint:
                 self._say("the endpoint is RUNNING again")
         self._last_status = state.status
 
-    # --- deploying --------------------------------------------------------------------------------------------------
-
     def _apply(self, target: Target, *overridden: dict[str, Any]) -> None:
         other_applications = self._other_applications()
         for name, details in other_applications.items():
@@ -204,7 +192,6 @@ class Endpoint:
         self._deployed = True
 
     def _other_applications(self) -> dict[str, dict[str, Any]]:
-        """Serve's details of all other applications, by name."""
         return {name: details for name, details in deployed_applications().items() if name != APPLICATION}
 
     def _wait_until_running(self, stop: Stop) -> None:
@@ -244,7 +231,8 @@ class Endpoint:
 
 def application_of(config: ServeConfig) -> dict[str, Any]:
     """The application's entry in a ``serve deploy`` file; `config` must name a pinned bundle (`Target.pinned`)."""
-    return {"name": APPLICATION, "route_prefix": "/", "import_path": IMPORT_PATH, "args": resolved(config)}
+    # The import path is a string, because this package must not import `serve`.
+    return {"name": APPLICATION, "route_prefix": "/", "import_path": "serve.app:app", "args": resolved(config)}
 
 
 def deploy_file(config: ServeConfig, target: Target) -> str:
@@ -252,11 +240,8 @@ def deploy_file(config: ServeConfig, target: Target) -> str:
     import yaml
 
     config = target.pinned(_with_checked_keys(config))
-    content = {
-        "proxy_location": "EveryNode",
-        "http_options": asdict(config.http),
-        "applications": [application_of(config)],
-    }
+    http, applications = asdict(config.http), [application_of(config)]
+    content = {"proxy_location": "EveryNode", "http_options": http, "applications": applications}
     return yaml.safe_dump(content, sort_keys=False).rstrip()
 
 
@@ -267,15 +252,6 @@ def _with_checked_keys(config: ServeConfig) -> ServeConfig:
     if file is None:
         return config
     return replace(config, security=replace(config.security, keys_file=str(Path(file).absolute())))
-
-
-def _check_local(config: ServeConfig) -> None:
-    """Checks the keys file, CPUs and port on this machine before anything is started."""
-    file = config.security.keys_file
-    if file is not None and not Path(file).is_file():
-        raise ConfigError(f"there is no keys file {file}: agggen serve-key NAME --file {file} creates it")
-    local_cpus(config)
-    config.http.listen().close()
 
 
 def _reason(message: str) -> str:

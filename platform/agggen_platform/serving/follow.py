@@ -17,7 +17,6 @@ class Follower:
     """Deploys the bundle of an alias whenever the alias moves."""
 
     def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
-        """Raises ConfigError if `config` names no alias to follow; see `check_followed`."""
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
         self._refused_address: str | None = None  # the address of a version that failed its self-test

@@ -13,6 +13,7 @@ import secrets
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
@@ -20,13 +21,10 @@ from agggen_platform.serving.config import ServeConfig
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NAME_RULE = "name must consist of at most 64 letters, digits, '.', '_' and '-' and start with a letter or digit"
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
-_MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A line of a keys file."""
-
     name: str
     sha256: bytes
 
@@ -68,7 +66,7 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     """The keys of a file; raises ConfigError if it is missing, malformed, or others may write to it."""
     try:
         with path.open("rb") as file:
-            return _read_open_file(file.fileno(), path)
+            return _keys_of(file, path)
     except OSError as error:
         raise ConfigError(f"the keys file {path} cannot be read: {error.strerror}") from None
 
@@ -84,24 +82,18 @@ def check_keys_required(config: ServeConfig) -> None:
 
 def add_key(path: Path, key: Key) -> None:
     """Appends a key; creates the file with mode 0600. Raises OSError, and ConfigError for an invalid file."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        _read_open_file(descriptor, path)
-        size = os.fstat(descriptor).st_size
-        lacks_newline = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, f"{chr(10) if lacks_newline else ''}{key}\n".encode())  # atomic for concurrent readers
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with open(path, "a+b", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.seek(0)
+        _keys_of(file, path)
+        file.seek(max(file.tell() - 1, 0))
+        lacks_newline = file.read() not in (b"", b"\n")
+        file.write(f"{chr(10) if lacks_newline else ''}{key}\n".encode())  # one write: atomic for concurrent readers
 
 
-def _read_open_file(descriptor: int, path: Path) -> tuple[Key, ...]:
-    if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o022:
+def _keys_of(file: BinaryIO, path: Path) -> tuple[Key, ...]:
+    if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o022:
         raise ConfigError(f"the keys file {path} can be written by others: chmod go-w {path}")
-    data = os.pread(descriptor, _MAX_FILE_BYTES + 1, 0)
-    if len(data) > _MAX_FILE_BYTES:
-        raise ConfigError(f"the keys file {path} is larger than {_MAX_FILE_BYTES} bytes")
     try:
-        return parse_keys(data.decode(), str(path))
+        return parse_keys(file.read().decode(), str(path))
     except UnicodeDecodeError:
         raise ConfigError(f"the keys file {path} is not UTF-8") from None

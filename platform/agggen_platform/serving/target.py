@@ -28,7 +28,6 @@ class Target:
     critic: str | None = "included"  # the critic's resolved address, or ``included``; None: no critic
 
     def pinned(self, config: ServeConfig) -> ServeConfig:
-        """`config` with the pinned bundle and critic."""
         return replace(
             config, bundle=self.source, shown_as=self.display_address, fingerprint=self.fingerprint, critic=self.critic
         )
@@ -65,7 +64,6 @@ def check_target(target: Target) -> None:
 def settings_of(args: Mapping[str, Any]) -> list[str]:
     """Converts the arguments of a Serve application to overrides for `load_config`.
 
-    ``serve run serve.app:app KEY=VALUE`` passes strings by dotted key, such as ``{"generator.max_replicas": "4"}``; the
-    ``args:`` of a ``serve deploy`` file are nested mappings.
+    ``serve run`` passes strings by dotted key (``{"generator.max_replicas": "4"}``), ``serve deploy`` nested mappings.
     """
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in args.items()]

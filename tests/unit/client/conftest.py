@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agggen_platform.client import Client, Retry, retry
+from agggen_platform.client import Client, Retry, transport
 
 URL = "http://127.0.0.1:8000"
 QUICK = Retry(attempts=4, first_wait=0.001, longest_wait=0.002)
@@ -23,7 +23,7 @@ def client_of(handler: Callable[[httpx.Request], httpx.Response], **settings: An
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Skips the waits of clients and records their durations in seconds."""
     seconds: list[float] = []
-    monkeypatch.setattr(retry.time, "sleep", seconds.append)
+    monkeypatch.setattr(transport.time, "sleep", seconds.append)
     return seconds
 
 
@@ -35,25 +35,22 @@ def problem(status: int, code: str, *, headers: dict[str, str] | None = None, **
 
 
 def error(index: int, record: str, code: str, retryable: bool) -> dict[str, Any]:
-    """The answer of the endpoint for a failed record."""
     document = {"type": f"urn:agggen:problem:{code}", "status": 503, "detail": code, "retryable": retryable}
     return {"index": index, "id": record, "status": "error", "error": document | {"record": record, "index": index}}
 
 
 def text(index: int, record: str) -> dict[str, Any]:
-    """The answer of the endpoint for a generated text."""
     return {"index": index, "id": record, "status": "ok", "texts": [{"text": f"About {record}."}]}
 
 
-def records_in(request: httpx.Request) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = json.loads(request.content)["records"]
-    return records
+def records_in(request: httpx.Request) -> Any:
+    return json.loads(request.content)["records"]
 
 
 class Script:
     """A handler that returns, raises or calls the given entries in order; the last one is repeated."""
 
-    def __init__(self, *answers: httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]) -> None:
+    def __init__(self, *answers: Any) -> None:
         self.answers, self.requests = list(answers), list[httpx.Request]()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -73,6 +70,5 @@ class Script:
 
 
 def answer_all(request: httpx.Request) -> httpx.Response:
-    """A response with a text for each record."""
     answers = [text(i, str(record.get("id", i))) for i, record in enumerate(records_in(request))]
     return httpx.Response(200, json={"answers": answers})

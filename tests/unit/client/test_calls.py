@@ -22,7 +22,7 @@ from agggen_platform.client import (
     Retry,
     UnavailableError,
 )
-from agggen_platform.client.retry import retry_after
+from agggen_platform.client.transport import retry_after
 from tests.unit.client.conftest import (
     QUICK,
     RECORD,
@@ -36,7 +36,6 @@ from tests.unit.client.conftest import (
     text,
 )
 
-JSON = "application/json"
 CALLS = {"generate": {"n_best": 2, "verify": "off"}, "plan": {"k": 3}, "align": {}, "check": {}}
 
 
@@ -45,7 +44,8 @@ def test_a_call_sends_records_and_options(name: str, options: dict[str, Any]) ->
     script = Script(answer_all)
     answers = getattr(client_of(script), name)(iter([RECORD]), **options)
     (request,) = script.requests
-    assert (request.method, request.url.path, script.header("content-type")) == ("POST", f"/v1/{name}", [JSON])
+    expected = ("POST", f"/v1/{name}", "application/json")
+    assert (request.method, request.url.path, request.headers["content-type"]) == expected
     assert json.loads(request.content) == {"records": [RECORD], "options": options}
     assert answers == [text(0, "a")]
 
@@ -75,15 +75,10 @@ PERMANENT = [
     (httpx.Response(404, text="nothing"), RefusedError, "status 404 without a problem document"),
     (httpx.Response(302, headers={"location": "/login"}), AnswerError, "status 302"),
     (httpx.Response(200, text="<html>hello"), AnswerError, "not '<html>hello'"),
-    (httpx.Response(200, json={"answers": []}), AnswerError, "expected 1 answers, got 0 answers"),
-    (httpx.Response(200, json={"answers": [{"index": 0}]}), AnswerError, "an answer has no status"),
-    (httpx.Response(200, json={"answers": [{"index": 0, "status": "error"}]}), AnswerError, "without a problem"),
-    (
-        httpx.Response(200, json={"answers": [{"index": 1, "status": "ok"}]}),
-        AnswerError,
-        "not in the order of the records",
+    *(
+        (httpx.Response(200, json={"answers": answers}), AnswerError, "expected 1 answers in the order of the records")
+        for answers in (None, [], [{"index": 0}], [{"index": 0, "status": "error"}], [{"index": 1, "status": "ok"}])
     ),
-    (httpx.Response(200, json={"hello": 1}), AnswerError, "no answers"),
 ]
 
 
@@ -106,8 +101,7 @@ def test_an_error_has_the_members_of_the_problem() -> None:
         client_of(Script(failure)).generate([RECORD])
     error = caught.value
     assert (error.status, error.record, error.field, error.request_id, error.exit_code) == (422, "a", "plan", "r-1", 2)
-    assert error.problem is not None and error.problem["type"] == "urn:agggen:problem:plan"
-    assert error.problem["errors"] == errors
+    assert error.problem is not None and error.problem["errors"] == errors
 
 
 def test_the_client_waits_for_retry_after_unless_the_deadline_is_earlier(waits: list[float]) -> None:
@@ -185,7 +179,6 @@ def test_records_that_stay_lost_keep_their_error(waits: list[float], alone: bool
     ("record", "message"),
     [
         ({"triples": [["a", "b", float("nan")]]}, "cannot be written as JSON"),
-        ({"triples": [["a", "b", {1, 2}]]}, "cannot be written as JSON"),
         ({"id": "\ud800", "triples": []}, "cannot be written as JSON"),
         ("text", "record 0 must be an object"),
     ],
@@ -201,35 +194,27 @@ KEY = "agk_secret-of-ours"
 
 
 def test_the_key_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGGGEN_API_KEY", "")
     script = Script(problem(500, "internal"))
-    client = client_of(script, api_key=KEY)
-    assert URL in repr(client) and KEY not in repr(client) + repr(vars(client))
-    with caplog.at_level(logging.DEBUG), pytest.raises(FailedError) as caught:
-        client.generate([RECORD])
-    assert script.header("authorization") == [f"Bearer {KEY}"]
-    assert KEY not in caplog.text + str(caught.value) + repr(caught.value)
+    for variable, argument in ((KEY, None), ("", KEY), (KEY, "")):
+        monkeypatch.setenv("AGGGEN_API_KEY", variable)
+        client = client_of(script, api_key=argument)
+        with caplog.at_level(logging.DEBUG), pytest.raises(FailedError) as caught:
+            client.generate([RECORD])
+        assert KEY not in caplog.text + str(caught.value) + repr(caught.value) + repr(client) + repr(vars(client))
+    assert script.header("authorization") == [f"Bearer {KEY}", f"Bearer {KEY}", None]
 
 
-def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGGGEN_API_KEY", KEY)
-    script = Script(answer_all)
-    client_of(script).generate([RECORD])
-    client_of(script, api_key="").generate([RECORD])
-    assert script.header("authorization") == [f"Bearer {KEY}", None]
-
-
-@pytest.mark.parametrize("key", ["a b", "new\nline", "kéy"])
-def test_a_key_that_is_invalid_in_a_header_is_refused(key: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        *((url, None) for url in ("", "localhost:8000", "ftp://x", "http://", "http://u:p@h", "http://h/?a=1")),
+        *((URL, key) for key in ("a b", "new\nline", "kéy")),
+    ],
+)
+def test_invalid_addresses_and_keys_are_refused(url: str, key: str | None) -> None:
     with pytest.raises(RefusedError) as caught:
-        Client(URL, key)
-    assert key not in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://u:p@h", "http://h/?a=1"])
-def test_invalid_addresses_are_refused(url: str) -> None:
-    with pytest.raises(RefusedError):
-        Client(url)
+        Client(url, key)
+    assert key is None or key not in str(caught.value)
 
 
 def test_an_address_may_have_a_prefix_and_a_slash() -> None:

@@ -38,7 +38,6 @@ def save_tiny_model(path: Path, seed: int = 5) -> Path:
 
 @pytest.fixture(scope="session")
 def library(bundle: Path) -> Generator:
-    """The tiny bundle's generator without an endpoint."""
     return load_bundle(bundle).generator()
 
 
@@ -60,13 +59,11 @@ def generator(serve_config: ServeConfig) -> GeneratorReplica:
 
 @pytest.fixture
 def engine(planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> HandleEngine:
-    """The endpoint's engine with planner and generator in this process."""
     return HandleEngine(LocalHandle(planner), LocalHandle(generator), serve_config)
 
 
 @pytest.fixture
 def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
-    """Sends requests to an endpoint with the tiny bundle."""
     return Ask(api(engine, serve_config))
 
 
@@ -89,5 +86,4 @@ def ask_stub(stub: StubEngine) -> Ask:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The path of a keys file."""
     return tmp_path / "keys.txt"

@@ -35,14 +35,10 @@ def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
 
 class Ask:
-    """Sends requests to an application in this process."""
-
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     def __call__(self, address: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
-        """Sends a request with httpx's keyword arguments; returns the response."""
-
         async def response() -> httpx.Response:
             async with client(self.app) as http:
                 return await http.request(method, address, **request)
@@ -50,14 +46,12 @@ class Ask:
         return asyncio.run(response())
 
     def answers(self, name: str, *records: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
-        """The answers of ``POST /v1/NAME`` to these records."""
         response = self(f"/v1/{name}", json={"records": records, "options": options})
         assert response.status_code == 200, response.text
         return response.json()["answers"]
 
 
 def limited(engine: Any, **limits: float) -> Ask:
-    """Sends requests to an endpoint with these limits."""
     return Ask(api(engine, ServeConfig(bundle="toy", limits=LimitsConfig(**limits))))
 
 
@@ -113,7 +107,6 @@ class Server:
         self.sent.append(message)
 
     def status_of(self, app: ASGIApp, scope: Scope) -> int:
-        """The status of the application's response."""
         asyncio.run(asyncio.wait_for(app(scope, self.receive, self.send), 20))
         return int(self.sent[0]["status"])
 
@@ -123,7 +116,6 @@ class Server:
 
 
 def part(body: bytes, more: bool = True) -> Message:
-    """An ASGI message with a part of a request body."""
     return {"type": "http.request", "body": body, "more_body": more}
 
 

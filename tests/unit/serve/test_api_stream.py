@@ -141,9 +141,6 @@ def test_a_failed_call_of_the_engine_fails_only_its_own_records(stub: StubEngine
     assert "secret" not in response.text
 
 
-# --- slow and disconnected clients ----------------------------------------------------------------------------------
-
-
 class SlowServer(Server):
     """The ASGI server of a client that reads one part of the response for each release of `reads`."""
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
-
 from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
@@ -48,7 +46,7 @@ class Call:
     async def outcome(self) -> Any:
         if isinstance(self.result, BaseException):
             raise self.result
-        value = self.result(*self.arguments)
+        value = self.result()
         return await value if asyncio.iscoroutine(value) else value
 
     def cancel(self) -> None:
@@ -62,9 +60,10 @@ class Replicas:
         self.results, self.calls = list(results), list[Call]()
 
     def __getattr__(self, method: str) -> Any:
-        def remote(*arguments: Any) -> Call:
+        def remote(*arguments: Any, **options: Any) -> Call:
             result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
-            self.calls.append(Call(method, arguments, result))
+            outcome = partial(result, *arguments, **options) if callable(result) else result
+            self.calls.append(Call(method, arguments, outcome))
             return self.calls[-1]
 
         return SimpleNamespace(remote=remote)
@@ -76,14 +75,14 @@ def plans(jobs: Sequence[Job], *_: Any) -> ReplicaAnswers[Any]:
     return ReplicaAnswers([failure if job.record.id == "bad" else CANDIDATES for job in jobs], "ab12")
 
 
-def texts(jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float) -> Any:
-    assert fingerprint == "ab12" and list(candidates) == [CANDIDATES] * len(jobs) and 0 < seconds <= LONG
-    plan = Plan((("symbol",),))
-    written = [Generation(job.record.id, f"{job.record.id}.", plan, 0.0, "exact", -1.0, -1.0, ()) for job in jobs]
+def texts(planned: Sequence[tuple[Job, Candidates]], seconds: float, fingerprint: str) -> Any:
+    assert fingerprint == "ab12" and 0 < seconds <= LONG and {candidates for _, candidates in planned} == {CANDIDATES}
+    ids, plan = [job.record.id for job, _ in planned], Plan((("symbol",),))
+    written = [Generation(name, f"{name}.", plan, 0.0, "exact", -1.0, -1.0, ()) for name in ids]
     return ReplicaAnswers([[text] for text in written], "cd34")
 
 
-async def forever(*_: Any) -> Any:
+async def forever(*_: Any, **__: Any) -> Any:
     await asyncio.Event().wait()
 
 
@@ -105,7 +104,7 @@ def generated(planner: Any, generator: Any, *names: str, records: int = 64, seco
 def test_jobs_that_cannot_be_planned_are_not_generated_and_the_order_is_kept() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
     assert codes(generated(planner, generator, "a", "bad", "b", "bad")) == ["a.", "plan", "b.", "plan"]
-    assert [job.record.id for job in generator.calls[0].arguments[0]] == ["a", "b"]
+    assert [job.record.id for job, _ in generator.calls[0].arguments[0]] == ["a", "b"]
     assert codes(generated(planner, generator, "bad")) == ["plan"] and len(generator.calls) == 1
     assert generated(planner, generator) == []
 
@@ -160,7 +159,7 @@ def test_replicas_get_the_time_left_and_the_deadline_cancels_their_requests() ->
 
 
 def test_a_call_is_not_retried_after_its_deadline() -> None:
-    async def late(*_: Any) -> Any:
+    async def late(*_: Any, **__: Any) -> Any:
         await asyncio.sleep(0.06)
         raise DIED
 
@@ -186,10 +185,10 @@ async def test_cancelling_a_call_cancels_its_requests() -> None:
 @asynchronous
 async def test_plans_go_to_planners_and_alignments_to_generators() -> None:
     aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
-    planner = Replicas(DIED, lambda jobs, k, seconds: ReplicaAnswers([[k]] * len(jobs), "ab12"))
+    planner = Replicas(DIED, lambda jobs, seconds, k: ReplicaAnswers([[k]] * len(jobs), "ab12"))
     generator = Replicas(UNAVAILABLE, lambda texts, seconds: ReplicaAnswers([aligned] * len(texts), "cd34"))
     engine = HandleEngine(planner, generator, config(2))
-    assert await engine.plan(jobs("a"), 7, LONG) == [Result([7], "ab12")]
+    assert await engine.plan(jobs("a"), LONG, 7) == [Result([7], "ab12")]
     assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Result(aligned, "cd34")] * 3
     assert [call.method for call in planner.calls + generator.calls] == ["plan"] * 2 + ["align"] * 3
 

@@ -33,7 +33,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def tuned(request: pytest.FixtureRequest, bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny bundle with other inference settings."""
     path = tmp_path_factory.mktemp("settings") / "bundle"
     loaded = load_bundle(bundle)
     save_bundle(path, replace(loaded, inference=replace(loaded.inference, **SETTINGS[request.param])))

@@ -52,7 +52,7 @@ def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, librar
 
     async def together() -> Any:
         planned = planner.candidates([*jobs, Job(record), Job(record, human_plan, complete=True)], LONG)
-        return await asyncio.gather(planned, planner.plan(jobs, 5, LONG))
+        return await asyncio.gather(planned, planner.plan(jobs, LONG, 5))
 
     candidates, plans = run(together())
     library_results = [library.planner.candidates([record], config=config)[0] for config in [*configs, None]]
@@ -80,7 +80,7 @@ def test_failures_name_the_reason_and_field(planner: PlannerReplica, library: Ge
     first, *failures, last = run(planner.candidates(jobs, LONG)).answers
     assert_failures(failures, bad)
     assert [first.plans, last.plans] == [result.plans for result in library.planner.candidates(RECORDS[:2])]
-    best, *failures = run(planner.plan(jobs[:3], 2, LONG)).answers
+    best, *failures = run(planner.plan(jobs[:3], LONG, 2)).answers
     assert_failures(failures, bad[:2])
     assert [plan.plan for plan in best] == [plan.plan for plan in library.planner.plan([record], 2)[0]]
 
@@ -102,7 +102,6 @@ def name(bundle: Path) -> str:
 
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of records in each call of `Generator.write`."""
     sizes: list[int] = []
     write = Generator.write
 
@@ -134,8 +133,7 @@ def test_batching_with_other_settings_does_not_change_texts(
     plans = [library.planner.candidates([record], config=c)[0] for record, c in zip(records, configs, strict=True)]
 
     async def together() -> Any:
-        calls = [generator.write([job], [plan], name, LONG) for job, plan in zip(jobs, plans, strict=True)]
-        return await asyncio.gather(*calls)
+        return await asyncio.gather(*(generator.write([pair], LONG, name) for pair in zip(jobs, plans, strict=True)))
 
     results = run(together())
     assert sorted(batches) == [2, 8]  # one batch per beam size
@@ -150,7 +148,8 @@ def test_a_batch_has_at_most_the_rows_of_one_beam_search(
     records = [Record(f"{n}", RECORDS[0].triples) for n in range(5)]
     plans = library.planner.candidates(records, config=config)
     assert {len(candidates.plans) for candidates in plans} == {2}
-    run(generator.write([Job(record, settings=always(config)) for record in records], plans, name, LONG))
+    jobs = [Job(record, settings=always(config)) for record in records]
+    run(generator.write(list(zip(jobs, plans, strict=True)), LONG, name))
     assert batches == [2, 2, 1]
 
 
@@ -161,7 +160,7 @@ def test_candidates_of_another_model_are_planned_again(
     record, foreign = RECORDS[-1], Candidates((((0,), (1,)),), (-1.0,))
     bad, level = Job(record, Plan.parse("[colour]")), replace(library.config, level=1)
     flat = Job(record, settings=always(level))
-    answered = run(generator.write([Job(record), bad, flat], [foreign] * 3, "of another", LONG))
+    answered = run(generator.write([(job, foreign) for job in (Job(record), bad, flat)], LONG, "of another"))
     assert answered.model == name
     first, failure, last = answered.answers
     assert_same_texts([first, last], [library.generate([record])[0], library.generate([record], config=level)[0]])

@@ -33,11 +33,8 @@ def config(*settings: str) -> ServeConfig:
 def test_the_smallest_and_the_largest_endpoint(
     settings: tuple[str, ...], smallest: tuple[float, float], largest: tuple[float, float]
 ) -> None:
-    chosen = config(*settings)
-    assert [(needs.cpus, needs.gpus) for needs in (minimum_resources(chosen), maximum_resources(chosen))] == [
-        smallest,
-        largest,
-    ]
+    for needs, expected in ((minimum_resources, smallest), (maximum_resources, largest)):
+        assert (needs(config(*settings)).cpus, needs(config(*settings)).gpus) == expected
 
 
 def test_one_setting_of_a_role_keeps_its_other_defaults() -> None:
