@@ -12,10 +12,7 @@ from agggen.errors import ConfigError, check_minima
 @dataclass(frozen=True)
 class BeamConfig:
     """Settings of the beam search. Defaults are those of the original code (METHOD 6 in agggen/README.md), except for
-    the minimum length, which depends on the corpus.
-
-    Raises:
-        ConfigError: a number is out of range.
+    the minimum length, which depends on the corpus. Raises ConfigError if a number is out of range.
     """
 
     beam: int = 5
@@ -33,11 +30,7 @@ class BeamConfig:
 
 @dataclass(frozen=True)
 class InferenceConfig:
-    """How plans are searched and texts are generated and chosen.
-
-    Raises:
-        ConfigError: a number is out of range.
-    """
+    """How plans are searched and texts are generated and chosen. Raises ConfigError if a number is out of range."""
 
     # exact: the most probable plans; two-stage: the paper's search; sample: drawn from p(z | x), for diverse texts
     planner: Literal["exact", "two-stage", "sample"] = "exact"

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from agggen.generation.results import Generation
 from agggen.text.tokenise import tokenise
 
-TEMPERATURE = 0.5
-"""The weights of the samples are softmax(score / TEMPERATURE)."""
+TEMPERATURE = 0.5  # the weights of the samples are softmax(score / TEMPERATURE)
 MARGIN = 0.4
 """Texts whose score is more than this below the best (if n texts are returned, the n-th best) are not samples."""
 _MAX_N = 4

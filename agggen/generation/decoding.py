@@ -21,16 +21,13 @@ from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
 
 Constrain = Callable[[PlanPrefix], Constraint]
-PATIENCE = 8
-"""Maximum number of words that the constrained search adds after the unconstrained search would have ended."""
+PATIENCE = 8  # maximum number of words that the constrained search adds after the unconstrained search would have ended
 FALLBACK_WORD_LOG_P = -1.0
 """The assumed log-probability per word of a fallback, similar to that of generated words: scores stay comparable."""
 UNFINISHED_LOG_P = -40.0
-"""Added to the log-probability of a fallback that follows an incomplete sentence, so that other plans are preferred."""
-FAULT_COST = 10.0
-"""Subtracted from a text's score for each fault and fallback; larger than typical score differences."""
-LIKELY_END = -5.0
-"""A constrained hypothesis may only end if the log-probability of the end of the fact is above this."""
+"""Added to the log-probability of a fallback after an incomplete sentence, so that other plans are preferred."""
+FAULT_COST = 10.0  # subtracted from a text's score for each fault and fallback; larger than typical score differences
+LIKELY_END = -5.0  # a constrained hypothesis may only end if the log-probability of the end of the fact is above this
 SCORE_MARGIN = 2.0
 """A constrained hypothesis may only end if its score is above that of the best finished hypothesis minus this."""
 LOWEST_WORD_LOG_P = -0.6
@@ -50,10 +47,8 @@ def decode(
     caches: list[Cache],
     mask: Tensor,
 ) -> Tensor:
-    """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T); extends the caches by these tokens.
-
-    The tokens attend to the record's tokens where `visible` (n, M) is True, and to cached positions, themselves
-    included, where `mask` (n, T, Q) is True.
+    """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T), which are appended to the caches; they
+    attend to the record's tokens where `visible` (n, M), and to cached positions where `mask` (n, T, Q) is True.
     """
     x = model.embed_target(tokens, position, int(position.max()) + 1)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
@@ -61,8 +56,7 @@ def decode(
         torch.zeros_like(allowed, dtype=x.dtype).masked_fill_(~allowed, lowest)[:, None]
         for allowed in (visible[:, None], mask)
     )
-    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], cross_bias, caches, self_bias)
-    return hidden
+    return model.decoder(x, [layer.keys_values() for layer in cross], cross_bias, caches, self_bias)
 
 
 def decode_facts(
@@ -75,12 +69,7 @@ def decode_facts(
 
     With `constrain`, a hypothesis can only end if it is probable enough and passes the fact's constraint. A fact is
     also finished when the unconstrained search would have ended and either no active hypothesis can exceed the score of
-    the best finished one or `PATIENCE` words have followed. If the fact then has no finished hypothesis, the fallback
-    becomes its only hypothesis.
-
-    Args:
-        facts: changed in place.
-        max_active: less than the number of facts.
+    the best finished one or `PATIENCE` words have followed. A fact without a finished hypothesis gets the fallback.
     """
     k, max_words = config.beam, config.max_fact_tokens
     batches: list[FinishedFacts] = []
@@ -119,7 +108,6 @@ def decode_facts(
         best_active = penalised(top_log_p, length.gather(1, origin) + 1, config.length_penalty).amax(1)
         unfinished = facts.score[:, -1] < best_active
         if constrain is not None:
-            _advance(constrain, facts, origin)
             search_ended = facts.unconstrained[:, -1] >= best_active
             facts.extra_words = facts.extra_words + search_ended
             no_better = search_ended & (facts.score[:, 0] >= best_active)
@@ -135,16 +123,13 @@ def decode_facts(
 def _complete_partial_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Sets the log-probabilities of words and ends that leave a value incomplete to IMPOSSIBLE, in place.
-
-    Args:
-        candidates, words: (n, K, C) log-probabilities and ids of the candidates for the next word.
-        end: (n, K) log-probability of the end of the fact.
+    """Makes words (n, K, C; with log-probabilities `candidates`) and ends (n, K) that leave a value incomplete
+    IMPOSSIBLE, in place.
     """
-    for row, prefix in enumerate(facts.prefixes):
+    for row, (prefix, beams) in enumerate(zip(facts.prefixes, facts.active_words(), strict=True)):
         constraint = constrain(prefix)
-        for beam, state in enumerate(facts.automaton_states[prefix]):
-            if next_words := constraint.allowed_next(state):
+        for beam, fact_words in enumerate(beams):
+            if next_words := constraint.allowed_next(fact_words):
                 allowed = torch.isin(words[row, beam], words.new_tensor(sorted(next_words)))
                 candidates[row, beam].masked_fill_(~allowed, IMPOSSIBLE)
                 end[row, beam] = IMPOSSIBLE
@@ -154,35 +139,20 @@ def _passing(constrain: Constrain, facts: ActiveFacts, candidates: Tensor) -> Te
     """(n, K) True for the hypotheses among `candidates` (n, K) that pass the constraint if their fact ends now."""
     passing = torch.zeros_like(candidates)
     texts: dict[tuple[int, int], list[int]] = {}
-    words, steps, parents = facts.active.words.tolist(), facts.step.tolist(), facts.active.parent.tolist()
+    words, parents = facts.active_words(), facts.active.parent.tolist()
     for row, beam in candidates.nonzero().tolist():
-        prefix = facts.prefixes[row]
-        constraint = constrain(prefix)
-        if not constraint.has_all_values(facts.automaton_states[prefix][beam]):
+        constraint = constrain(facts.prefixes[row])
+        if not constraint.has_all_values(words[row][beam]):
             continue
         text = row, parents[row][beam]
         if text not in texts:
             texts[text] = [word for word in facts.text[text].tolist() if word != PAD]
-        fact_words = words[row][beam][len(words[row][beam]) - steps[row] :]
-        passing[row, beam] = constraint.judge(fact_words, texts[text])
+        passing[row, beam] = constraint.judge(words[row][beam], texts[text])
     return passing
 
 
-def _advance(constrain: Constrain, facts: ActiveFacts, origin: Tensor) -> None:
-    """Advances the automata by the last word of each active hypothesis; `origin` (n, K) is the previous hypothesis."""
-    words = facts.inputs.tolist()
-    for row, (prefix, origins) in enumerate(zip(facts.prefixes, origin.tolist(), strict=True)):
-        constraint, states = constrain(prefix), facts.automaton_states[prefix]
-        facts.automaton_states[prefix] = [
-            constraint.step(states[beam], word) for beam, word in zip(origins, words[row], strict=True)
-        ]
-
-
 def _add_fallbacks(constrain: Constrain, facts: ActiveFacts, fact_finished: Tensor) -> frozenset[PlanPrefix]:
-    """Makes the fallback the only hypothesis of each fact with `fact_finished` (n,) but no finished hypothesis.
-
-    Returns the prefixes that end with these facts.
-    """
+    """Gives each fact with `fact_finished` (n,) but no finished hypothesis its fallback; returns these facts."""
     failed = (fact_finished & (facts.finished.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
     for row in failed:
         log_p, order = facts.text_log_p[row].sort(descending=True, stable=True)
@@ -218,9 +188,8 @@ def _next_words(
 
 
 def _repeated_words(text: Tensor, words: Tensor, size: int, repeatable: Tensor) -> Tensor:
-    """(n, K, windows) ids of the next words that would repeat an n-gram of `size` words; PAD for other windows.
-
-    N-grams of earlier facts (`text`) with a word of `repeatable` (n, ids) are allowed, since facts may share values.
+    """(n, K, windows) ids of the next words that would repeat an n-gram of `size` words, or PAD; n-grams of earlier
+    facts (`text`) with a word of `repeatable` (n, ids) are allowed, since facts may share values.
     """
     n_words = words.shape[-1]
     if not size or n_words < size - 1:

@@ -25,8 +25,7 @@ from agggen.verification.values import FUNCTION_WORDS
 
 _VALUE_BEFORE_NOUN = re.compile(rf"\b(?:the|an?) \{{object\}} (?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]")
 """Matches a template in which the value precedes a noun: "from the {object} region"."""
-_Statement = tuple[str, Triple]
-"""A sentence and its triple."""
+_Statement = tuple[str, Triple]  # a sentence and its triple
 
 
 def fallback_sentence(checker: Checker, triple: Triple) -> str:
@@ -37,10 +36,8 @@ def fallback_sentence(checker: Checker, triple: Triple) -> str:
 
 
 def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
-    """Candidates for `fallback_sentence`, best first.
-
-    Truth values also have candidates with learned phrases ("Aromi is not family friendly."), since their plain clause
-    may contain a phrase for the opposite value ("The garden of Aromi is no.").
+    """Candidates for `fallback_sentence`, best first; truth values also have learned phrases ("Aromi is not family
+    friendly."), since their plain clause may contain a phrase for the opposite value ("The garden of Aromi is no.").
     """
     template, articles = checker.lexicon.template(triple.predicate, triple.object), checker.lexicon.articles
     from_template = []
@@ -66,7 +63,7 @@ def fallback_sentences(checker: Checker, triples: Sequence[Triple]) -> list[tupl
     """The sentences of a group of triples, each with the indices of its triples in `triples`.
 
     Sentences that begin with the subject or "The" are joined if the result passes the check (``Ulm has an area of 119
-    and the mayor is Ann.``). Other triples have separate sentences, from `fallback_sentence`.
+    and the mayor is Ann.``).
     """
     all_sentences = [fallback_sentence(checker, triple) for triple in triples]
     joinable = [
@@ -81,9 +78,7 @@ def fallback_sentences(checker: Checker, triples: Sequence[Triple]) -> list[tupl
 
 
 def _names_first(statements: Sequence[_Statement]) -> list[_Statement]:
-    """Sorts the sentences by subject, in the order of first mention. For each subject, sentences that begin with its
-    name come first, and among the others, those with a comma in the value come last.
-    """
+    """Sorts by subject, in the order of first mention, then: beginning with its name, others, commas in the value."""
     subjects = [triple.subject for _, triple in statements]
 
     def rank(statement: _Statement) -> tuple[int, int]:

@@ -1,7 +1,4 @@
-"""Inference (paper, section 3.4): generates texts with plans from records, and aligns texts.
-
-`Generator.generate` calls `Planner.candidates` and `Generator.write`, which can also run in separate processes.
-"""
+"""Inference (paper, section 3.4): generates texts with plans from records, and aligns texts."""
 
 from __future__ import annotations
 
@@ -13,14 +10,13 @@ import torch
 from torch import Tensor
 
 from agggen.encoding import Encoder
-from agggen.errors import PlanError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.consensus import cost
 from agggen.generation.constraints import Constraint
 from agggen.generation.decoding import FAULT_COST
 from agggen.generation.fallbacks import fallback_sentences
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
-from agggen.generation.planner import MAX_TRIPLES, Planner, check_size
+from agggen.generation.planner import Planner, check_size
 from agggen.generation.record_constraints import RecordConstraints, RestrictedWords, drop_unfinished
 from agggen.generation.requests import Request, batches_of, facts_before_sentences
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
@@ -28,7 +24,7 @@ from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel
-from agggen.planning import ScoredPlan, check_indices, named_plan, resolve_plan
+from agggen.planning import ScoredPlan, named_plan, resolve_plan
 from agggen.records import Plan, Record
 from agggen.text import detokenise_with_offsets
 from agggen.text.linearise import ROLE_OBJECT, ROLE_SUBJECT
@@ -38,8 +34,9 @@ from agggen.verification.lexicon import Lexicon
 from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
-__all__ = ["MAX_TRIPLES", "AlignedText", "Candidates", "Generation", "Generator", "InferenceConfig", "PlannedRecord"]
+__all__ = ["AlignedText", "Candidates", "Generation", "Generator", "InferenceConfig", "PlannedRecord"]
 
+_ALIGN_BATCH = 16
 _FULL_STOP = f"{JOINER}."
 _Segment = tuple[tuple[int, ...], list[str], bool]
 """A fact of a text: the indices of its triples, its tokens, and whether it is a fallback."""
@@ -48,10 +45,7 @@ _Segment = tuple[tuple[int, ...], list[str], bool]
 class Generator:
     """Generates and aligns texts with one model. Not thread-safe: one call at a time.
 
-    Args:
-        encoder: the model's encoder of records and texts.
-        config: default settings of inference.
-        lexicon: the lexicon of the strict check. [default: values are matched by rule only]
+    `config` has the default settings; without a lexicon, the strict check matches values by rule only.
     """
 
     def __init__(
@@ -73,8 +67,6 @@ class Generator:
         """The words that a fact may contain only if one of its triples licenses them."""
         return RestrictedWords(self.encoder.vocabulary, self.checker)
 
-    # --- texts ------------------------------------------------------------------------------------------------------
-
     def generate(
         self,
         records: Sequence[Record],
@@ -86,10 +78,8 @@ class Generator:
         """At most `n_best` different texts of each record, best first; plan and text are chosen jointly.
 
         Args:
-            records: their references are ignored.
             plans: the plan that each text must follow; None: plans are searched.
             complete: whether the model adds the predicates that a given plan omits; otherwise, omissions are errors.
-            config: overrides the generator's settings.
 
         Raises:
             PlanError: a given plan does not fit its record, or the level exceeds the model's L.
@@ -106,28 +96,16 @@ class Generator:
         counts: Sequence[int],
         configs: Sequence[InferenceConfig],
     ) -> list[list[Generation]]:
-        """At most `counts` texts of each record, under its candidate plans, best first.
+        """At most `counts` texts of each record, under its plans from `Planner.candidates`, best first.
 
-        With ``verify=strict``, each fact expresses the values of its triples completely and passes the strict check.
-        The first search is unconstrained; if too few texts pass, a constrained search follows. A fact without a passing
-        hypothesis becomes a fallback: a sentence of the training texts or a plain clause. Predicates unknown from
-        training always get a fallback.
+        With ``verify=strict``, the first search is unconstrained; if too few texts pass the check, a constrained search
+        follows. A fact without a passing hypothesis becomes a fallback: a sentence of the training texts or a plain
+        clause. Predicates unknown from training always get a fallback.
 
         Records with the same search settings are decoded in batches. Results do not depend on batch composition, up to
         floating-point rounding.
-
-        Raises:
-            PlanError: a record has no candidate plans, or a plan does not contain each of its predicates exactly once.
-            RecordError: a record has too many triples.
         """
-        items: list[Request | Generation] = []
-        for record, planned, count, config in zip(records, candidates, counts, configs, strict=True):
-            check_size(record)
-            if not planned.plans:
-                raise PlanError(f"record {record.id!r} has no candidate plans; at least one is needed")
-            for plan in planned.plans:
-                check_indices(len(record.triples), plan.states)
-            items.append(self._request(record, planned, count, config))
+        items = [self._request(*arguments) for arguments in zip(records, candidates, counts, configs, strict=True)]
         requests = [item for item in items if isinstance(item, Request)]
         for batch in batches_of(requests):
             self._write_batch(batch)
@@ -157,25 +135,11 @@ class Generator:
             if candidates.search == "given":
                 sentence_final_facts = facts_before_sentences(candidates.plans[0].states, known_indices)
             constraints = RecordConstraints(self.restricted, known_record, extras, sentence_final_facts)
-        return Request(
-            record,
-            known_record,
-            known_indices,
-            source,
-            extras,
-            constraints,
-            plans=sorted(candidates.plans, key=lambda plan: -plan.score),
-            search=candidates.search,
-            config=config,
-            count=count,
-        )
+        plans, search = sorted(candidates.plans, key=lambda plan: -plan.score), candidates.search
+        return Request(record, known_record, known_indices, source, extras, constraints, plans, search, config, count)
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
-        """Decodes the first plan of each request, then the other plans of requests that need more texts.
-
-        If too few texts of the first plan are accepted, the unconstrained search prunes the other plans at their first
-        fact without a passing hypothesis.
-        """
+        """Decodes the first plan of each request, then the other plans of requests that need more texts."""
         ranks = range(max(len(request.plans) for request in batch))
         for round_ranks in (ranks[:1], ranks[1:]):
             unfinished = [(i, request.plans) for i, request in enumerate(batch) if not request.has_enough]
@@ -249,7 +213,7 @@ class Generator:
     def _fallback_segments(self, record: Record, group: Sequence[int]) -> list[_Segment]:
         """One segment for each of the `fallback_sentences` of triples with unknown predicates."""
         return [
-            (tuple(group[i] for i in positions), [token.text for token in tokenise(text, normalise=True)], True)
+            (tuple(group[i] for i in positions), [token.text for token in tokenise(text)], True)
             for positions, text in fallback_sentences(self.checker, [record.triples[index] for index in group])
         ]
 
@@ -319,18 +283,11 @@ class Generator:
             return False
         return RecordConstraints(self.restricted, record, self.encoder.source(record)[1]).accepts(groups, example.facts)
 
-    # --- alignment --------------------------------------------------------------------------------------------------
-
     @torch.no_grad()
-    def align(
-        self, records: Sequence[Record], facts: Sequence[Sequence[str]], batch_size: int = 16
-    ) -> list[AlignedText]:
-        """Viterbi alignment: the most likely group of each fact (paper, section 5.3).
+    def align(self, records: Sequence[Record], facts: Sequence[Sequence[str]]) -> list[AlignedText]:
+        """Viterbi alignment: the most likely group of each of the facts, the text's segments (paper, section 5.3).
 
         A fact in which no word begins has the empty group.
-
-        Args:
-            facts: the segments of each record's text, which concatenate to the text.
 
         Raises:
             RecordError: a record has too many triples, or a text contains no words.
@@ -339,8 +296,8 @@ class Generator:
             check_size(record)
         texts = list(zip(records, facts, strict=True))
         aligned: list[AlignedText] = []
-        for start in range(0, len(texts), batch_size):
-            batch_texts = texts[start : start + batch_size]
+        for start in range(0, len(texts), _ALIGN_BATCH):
+            batch_texts = texts[start : start + _ALIGN_BATCH]
             examples = [self.encoder.example(record, text_facts) for record, text_facts in batch_texts]
             batch = collate(examples).to(self.device)
             potentials, lattice = self.model.potentials(batch)

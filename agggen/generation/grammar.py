@@ -10,8 +10,7 @@ from agggen.text.linearise import entity_words
 from agggen.verification.clauses import MONTH, PREPOSITIONS
 from agggen.verification.lexicon import Lexicon
 
-_ENGLISH = frozenset(("the", "is", "of"))
-"""The training texts are English if these are ordinary words of the lexicon."""
+_ENGLISH = frozenset(("the", "is", "of"))  # the training texts are English if these are ordinary words of the lexicon
 _MIN_ARTICLE_SHARE = 0.9
 """A name needs "the" after a preposition if "the" precedes at least this share of its mentions in training texts."""
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
@@ -47,7 +46,6 @@ _BROKEN = re.compile(
         )
     )
 )
-"""Ungrammatical phrases: "located in the of Texas", "Texas which.", "is and located", "the 27nd"."""
 _NOUN_PHRASE = re.compile(r"(?:The|Its|His|Her|Their) (?:[a-z]+ ){0,2}(?!consists )[a-z]{3,}s of\b")
 """The beginning of a sentence in which a word that ends in -s is a noun, not a verb: "The main ingredients of"."""
 _BRACKETS = re.compile(r"\([^()]*\)")
@@ -56,8 +54,7 @@ _SENTENCE = re.compile(
     r"|(?:^|(?<=(?:[a-z]{4}|Name)[.!?] )|(?<=[\d.]\d[.!?] ))(?=[^\W_a-z]))"
     r"(?=(.*?(?:[a-z]{4}|[\d.]\d|Name)\)?[.!?])(?:\s|$))"
 )
-"""A sentence (group 1) of a text with "Name" in place of names. After a full stop that may belong to an abbreviation, a
-sentence only begins with an article or a possessive."""
+"""A sentence (group 1); after a possible abbreviation, it begins with an article or a possessive."""
 _VERBS = (
     "are|be|born|began|became|broadcast|built|came|can|chose|come|compete|could|deploy|did|eat|enjoy|find|"
     "fought|gave|go|govern|had|have|head|held|include|inhabit|left|led|lie|live|look|made|make|manage|may|"
@@ -95,7 +92,6 @@ _BORDER = re.compile(
     rf"[,;:().!?\u2013]|(?<=Name) (?={_OPENER.pattern})|(?<![\w-])(?i:and|or|but|nor|which|who|whom|whose|where|that|"
     r"what|when|while|whilst|whereas|as|if|because|since|though|although|so|than|after|before|how|why)(?![\w-])"
 )
-"""A possible clause border."""
 _COORDINATING = frozenset(("and", "or", "but", "nor", "so"))
 _CLAUSE_VERB = re.compile(
     r"(?<![\w'-])(?:is|are|was|were|has|can(?= (?:also )?be)|plays|comes|serves|contains|includes|originates|"
@@ -137,9 +133,7 @@ _UNGRAMMATICAL = re.compile(
         )
     )
 )
-"""Ungrammatical coordinations and relative clauses."""
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
-"""The possible beginning of a subordinate clause."""
 _CONNECTIVE_LAST = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
 """The end of a clause after which another finite verb may follow."""
 
@@ -147,10 +141,8 @@ _CONNECTIVE_LAST = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W
 class Grammar:
     """Checks the grammar of the facts of a record.
 
-    Args:
-        triples: those of the record.
-        lexicon: of the training texts; if these are not English, only rules for names, brackets and quotes apply.
-        full_stops: whether the training texts have full stops; without them, clauses may have any number of verbs.
+    If the training texts of `lexicon` are not English, only rules for names, brackets and quotes apply; if they have no
+    `full_stops`, clauses may have any number of verbs.
     """
 
     def __init__(self, triples: Sequence[Triple], lexicon: Lexicon, full_stops: bool = True) -> None:
@@ -174,12 +166,8 @@ class Grammar:
         )
 
     def completes_sentences(self, before: str, fact: str) -> bool:
-        """Whether all clauses and sentences that end in the fact are complete and correct.
-
-        A clause has at most one verb; a sentence has a main verb and matches neither `_UNGRAMMATICAL` nor `_SPLICE`.
-
-        Args:
-            before: the text before the fact.
+        """Whether all clauses that end in the fact have at most one verb, and all sentences a main verb, and these
+        match neither `_UNGRAMMATICAL` nor `_SPLICE`. `before` is the text before the fact.
         """
         if not self._english:
             return True
@@ -263,10 +251,9 @@ def _wrong_article(article: str, word: str) -> bool:
 
 
 def starts_correctly(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
-    """Whether the first word of a fact fits its position: a name, or capitalised if and only if it begins a sentence.
+    """Whether the first word of a fact is a name, or capitalised if and only if it begins a sentence.
 
-    A sentence may begin with a small letter if the text does or if it follows a possible abbreviation. Within a
-    sentence, only the capitalised words of `_OPENER` are faults.
+    A sentence may begin with a small letter if the text does or if it follows a possible abbreviation.
     """
     first_word = re.split(r"\W", fact, maxsplit=1)[0]
     if any(name.startswith(first_word) for name in names):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import TypeVar
 
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from agggen.generation.constraints import State
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import Memory
 from agggen.model.lattice import IMPOSSIBLE
@@ -33,14 +32,12 @@ class Hypothesis:
 
     @property
     def length(self) -> int:
-        """Number of words and marks."""
-        return sum(len(fact) + 1 for fact in self.facts)
+        return sum(len(fact) + 1 for fact in self.facts)  # words and marks
 
 
 def penalised(log_p: Tensor, length: Tensor, exponent: float) -> Tensor:
     """Log-probabilities with length penalty (Wu et al. 2016, equation 14, without the coverage term)."""
-    score = log_p / penalty(length.to(log_p.dtype), exponent)
-    return torch.where(log_p > IMPOSSIBLE / 2, score, IMPOSSIBLE)
+    return torch.where(log_p > IMPOSSIBLE / 2, log_p / penalty(length.to(log_p.dtype), exponent), IMPOSSIBLE)
 
 
 def penalty(length: Number, exponent: float) -> Number:
@@ -58,7 +55,6 @@ class PlanPrefix:
 
     @classmethod
     def of(cls, record: int, groups: Sequence[Sequence[int]]) -> PlanPrefix:
-        """The prefix that is a complete plan."""
         return cls(record, tuple(map(frozenset, groups)))
 
     def prefixes(self) -> list[PlanPrefix]:
@@ -66,11 +62,9 @@ class PlanPrefix:
         return [self.first(length) for length in range(1, len(self.groups) + 1)]
 
     def parent(self) -> PlanPrefix:
-        """The prefix without its last group."""
         return self.first(len(self.groups) - 1)
 
     def first(self, length: int) -> PlanPrefix:
-        """The prefix of `length` groups."""
         return PlanPrefix(self.record, self.groups[:length], self.is_complete and length == len(self.groups))
 
 
@@ -83,11 +77,7 @@ class History:
 
     @staticmethod
     def gathered(parts: Sequence[tuple[History, Tensor]], spare: int) -> History:
-        """Concatenates rows of histories without unused positions, with memory for `spare` new positions.
-
-        Args:
-            parts: (history, indices of its rows).
-        """
+        """Concatenates rows of (history, rows) without unused positions, with memory for `spare` new positions."""
         attended, slots = [], []
         for history, index in parts:
             part_attended = history.attended[index]
@@ -111,8 +101,7 @@ class Texts:
 
     @property
     def length(self) -> Tensor:
-        """(n, K) number of marks and words."""
-        return (self.text != PAD).sum(2)
+        return (self.text != PAD).sum(2)  # (n, K) marks and words
 
     def rows(self, index: Tensor) -> Texts:
         return Texts(self.log_p[index], self.text[index], self.last_mark)
@@ -174,16 +163,13 @@ class Beams:
         return Beams(self.log_p.gather(1, index), gather_beams(self.words, index), self.parent.gather(1, index))
 
     def select_plans(self, index: Tensor) -> Beams:
-        """All K hypotheses of the plans `index`."""
         return Beams(self.log_p[index], self.words[index], self.parent[index])
 
     def with_last_words(self, n: int) -> Beams:
-        """The hypotheses with only the last n word positions."""
         return replace(self, words=self.words[..., self.words.shape[2] - n :])
 
     @staticmethod
     def joined(batches: Sequence[Beams]) -> Beams:
-        """Concatenates the plans of several batches."""
         words = torch.cat(padded([batch.words for batch in batches], before=True))
         log_p, parent = torch.cat([batch.log_p for batch in batches]), torch.cat([batch.parent for batch in batches])
         return Beams(log_p, words, parent)
@@ -200,7 +186,6 @@ class FinishedFacts:
 
     @staticmethod
     def joined(batches: Sequence[FinishedFacts]) -> FinishedFacts:
-        """Concatenates the facts of several batches."""
         text = torch.cat(padded([batch.text for batch in batches], before=True))
         prefixes = [prefix for batch in batches for prefix in batch.prefixes]
         fallbacks = frozenset[PlanPrefix]().union(*(batch.fallbacks for batch in batches))
@@ -212,7 +197,6 @@ class FinishedFacts:
         return fact[fact != PAD].tolist(), before[before != PAD].tolist()
 
     def texts(self) -> Texts:
-        """The texts that end with these facts."""
         words = self.beams.words
         words = words.gather(2, (words == PAD).to(torch.uint8).argsort(dim=2, stable=True))  # PAD last
         longest = int((words != PAD).sum(2).max())
@@ -243,7 +227,11 @@ class ActiveFacts:
     extra_words: Tensor  # (n,) number of words since the unconstrained search would have ended
     forbidden: Tensor  # (n, ids) True for forbidden words; no columns without constraints
     repeatable: Tensor  # (n, ids) True for words whose n-grams may be repeated
-    automaton_states: dict[PlanPrefix, list[State]]  # the state of each active hypothesis; empty without constraints
+
+    def active_words(self) -> list[list[tuple[int, ...]]]:
+        """The words of each active hypothesis, per fact."""
+        words, steps = self.active.words.tolist(), self.step.tolist()
+        return [[tuple(beam[len(beam) - n :]) for beam in beams] for beams, n in zip(words, steps, strict=True)]
 
     def remove(self, removed: Tensor) -> FinishedFacts:
         """Removes and returns the facts where `removed` (n,) is True; the last remaining facts fill the freed rows."""
@@ -260,8 +248,6 @@ class ActiveFacts:
         copy_rows(copy_keys, freed, moved)
         self.memory = Memory(ids[order], triple[order], [], copy_keys[:n])
         self.prefixes = [self.prefixes[row] for row in order.tolist()]
-        for prefix in prefixes:
-            self.automaton_states.pop(prefix, None)
         self.history.attended = self.history.attended[order]
         self.active, self.finished = self.active.select_plans(order), self.finished.select_plans(order)
         for name in _BY_ROW:
@@ -286,16 +272,11 @@ class ActiveFacts:
             active=active,
             finished=finished,
             text=torch.cat(text),
-            automaton_states={**self.automaton_states, **other.automaton_states},
             **tensors,
         )
 
 
-_BY_ROW = (
-    *("visible", "text", "text_log_p", "start", "score", "unconstrained", "inputs", "step", "min_words", "min_log_p"),
-    *("extra_words", "forbidden", "repeatable"),
-)
-"""The tensors of `ActiveFacts` with one row per fact."""
+_BY_ROW = tuple(field.name for field in fields(ActiveFacts) if field.type == "Tensor")
 
 
 def gather_beams(values: Tensor, index: Tensor) -> Tensor:

@@ -21,10 +21,8 @@ from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
 """Records with more triples are rejected, since the number of groups grows cubically; the corpora have at most 7."""
-
 _MAX_UNKNOWN_PER_SENTENCE = 3
-"""Maximum number of predicates unknown from training in one sentence. On WebNLG dev, pairs gain 2.9 BLEU over
-single predicates, and groups of three .3 over pairs (`tests/benchmarks/phrases.py`)."""
+"""Maximum number of predicates unknown from training in one sentence (measured by `tests/benchmarks/phrases.py`)."""
 
 
 class Planner:
@@ -42,12 +40,7 @@ class Planner:
         complete: bool = False,
         config: InferenceConfig | None = None,
     ) -> None:
-        """Checks that a record can be planned with these settings, or that `plan` fits the record.
-
-        Raises:
-            RecordError: as in `distributions`.
-            PlanError: the plan does not fit the record, or the record has too many triples for sampling.
-        """
+        """Raises RecordError or PlanError if `plan` does not fit the record, or the record cannot be planned."""
         check_size(record)
         config = config or self.config
         if plan is not None:
@@ -108,7 +101,7 @@ class Planner:
     def plan(
         self, records: Sequence[Record], k: int = 10, config: InferenceConfig | None = None
     ) -> list[list[PlannedRecord]]:
-        """At most k plans of each record by the configured search, best first (`candidates`: ``config.plans``).
+        """At most k plans of each record by the configured search, best first.
 
         Raises:
             PlanError: `k` is below 1, or as in `distributions`.
@@ -179,10 +172,8 @@ class Planner:
 
 
 def unknown_groups(record: Record, known_indices: Collection[int], size: int) -> IndexPlan:
-    """The other triple indices than `known_indices`, in groups of at most `size` triples with the same subject.
-
-    Groups are in record order, but triples with the same predicate are adjacent, and subjects that are objects of
-    unknown triples come last.
+    """The other triple indices than `known_indices`, in groups of at most `size` triples with the same subject, in
+    record order; but equal predicates are adjacent, and subjects that are objects of unknown triples come last.
     """
     by_subject: dict[str, dict[str, list[int]]] = {}
     objects = set()

@@ -40,7 +40,6 @@ _NEVER_LAST = frozenset(
         *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
     )
 )
-"""Words that cannot end a sentence."""
 _SENTENCE_ENDS = frozenset(".!?")
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
 _FINAL_ZEROS = re.compile(r"(?<=\d)\.0+(?!\d)")
@@ -90,10 +89,8 @@ class RestrictedWords:
 class RecordConstraints:
     """The constraints of a record's facts; called with a plan prefix, returns the constraint of its last fact.
 
-    Args:
-        restricted: the restricted words of the model's vocabulary.
-        extras: the record's out-of-vocabulary words; words of the fallbacks are appended.
-        sentence_final_facts: the 1-based numbers of the facts that must end a sentence, besides the last one.
+    Words of the fallbacks are appended to `extras`, the record's out-of-vocabulary words. The facts with the 1-based
+    numbers `sentence_final_facts` must end a sentence, as the last one.
     """
 
     def __init__(
@@ -140,7 +137,6 @@ class RecordConstraints:
         return fallback is not None and words[-len(fallback) :] == fallback
 
     def _fallback(self, group: frozenset[int]) -> Spelling:
-        """The word ids of the `fallback_sentences` of a group."""
         if group not in self._fallbacks:
             checker, triples = self.restricted.checker, [self.record.triples[index] for index in sorted(group)]
             encoded = [self._encode(text) for _, text in fallback_sentences(checker, triples)]
@@ -152,13 +148,7 @@ class RecordConstraints:
     def _constraint_of(
         self, group: frozenset[int], previous_subjects: frozenset[str], is_last: bool, ends_sentence: bool
     ) -> Constraint:
-        """The constraint of a fact that expresses `group`.
-
-        Args:
-            previous_subjects: the subjects of the preceding fact; empty if the record has only one subject.
-            is_last: whether the fact is the last of its plan.
-            ends_sentence: whether the fact must end a sentence.
-        """
+        """The constraint of a fact that expresses `group` after a fact about `previous_subjects` (if ambiguous)."""
         restricted, checker = self.restricted, self.restricted.checker
         indices = sorted(group)
         triples = [self.record.triples[index] for index in indices]
@@ -228,7 +218,6 @@ class RecordConstraints:
         )
 
     def _open_sentence(self, words: Sequence[int]) -> Spelling:
-        """The words of the sentence that has not ended yet."""
         ends = [number for number, word in enumerate(words, start=1) if word in self.restricted.sentence_ends]
         return tuple(words[max(ends, default=0) :])
 
@@ -282,7 +271,7 @@ class RecordConstraints:
         """The ids of a text's words. If a word has none, it becomes an extra (with `extend`), or the result is None."""
         vocabulary = self.restricted.vocabulary
         ids = []
-        for token in tokenise(text, normalise=True):
+        for token in tokenise(text):
             word = self.restricted.ids.get(token.text, self._extra_ids.get(token.text))
             if word is None and not extend:
                 return None

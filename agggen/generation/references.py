@@ -28,8 +28,7 @@ _PRONOUN = re.compile(
 _RELATIVE = re.compile(r"\b(?:which|who|whose|whom|where|that)\b")
 _ATTACHMENT = re.compile(r".?\W*(which|who|whose|where)\b|(?:.\s*)?,\s*(?:an?|one)\b")
 """The preceding fact's last character and the beginning of a relative clause or an apposition (", a member of")."""
-_RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")
-"""The beginning of a relative clause inside a fact."""
+_RELATIVE_CLAUSE = re.compile(r",?\s+(?:which|who|whose)\b")  # the beginning of a relative clause inside a fact
 _CLAUSE_END = re.compile(r"[,;.]\s|\b(?:and|but|which|who|whose|where|while)\b|$")
 """The possible end of a relative clause; ends inside names are ignored."""
 _POSSESSIVE = re.compile(r"(?<=['\u2019]s)|['\u2019]")
@@ -52,12 +51,12 @@ class References:
         return {name: value_wordings(name) for name in (*self._subjects, *objects)}
 
     def named_subjects(self, fact: str) -> frozenset[str]:
-        """The subjects that a fact names (see `_names_of`); "Felipe VI of Spain" does not name Spain."""
+        """The subjects that a fact names; "Felipe VI of Spain" does not name Spain."""
         return self._subjects & self._names(fact).keys()
 
     def has_wrong_antecedent(self, fact: str, triples: Collection[Triple]) -> bool:
-        """Whether a relative clause directly after a name has the value of a triple of another subject, which the
-        clause does not name: "the owner of Ulm, whose mayor is Ann" if Ann is the mayor of the owner.
+        """Whether a relative clause directly after a name has a value of another subject, which it does not name: "the
+        owner of Ulm, whose mayor is Ann" if Ann is the mayor of the owner.
         """
         names = self._names(fact)
         spans = [span for mentions in names.values() for span in mentions]
@@ -97,7 +96,7 @@ class References:
     def implied_subjects(
         self, before: str, fact: str, begins_sentence: bool, previous_subjects: frozenset[str]
     ) -> frozenset[str]:
-        """The subjects that a fact need not name in full, by the reference with which it begins.
+        """The subjects that a fact need not name in full, by the reference with which it begins:
 
         - "It" at the beginning of a sentence: the first subject of the preceding sentence.
         - "and was": the name with which the sentence begins; the preceding fact's subject if the sentence begins with
@@ -108,10 +107,6 @@ class References:
         - "in", or "which" that does not follow a name: any subject of the sentence.
         - If the preceding fact has several subjects, only the name with which the sentence begins, if any.
         - "Adams County", after a sentence with the full name: "Adams County, Pennsylvania".
-
-        Args:
-            begins_sentence: whether the fact begins a sentence.
-            previous_subjects: the subjects of the preceding fact's triples.
         """
         sentences = self._sentences(before)
         shortened = frozenset(name for name in self._subjects if self._is_shortened(name, sentences, fact))
@@ -120,7 +115,7 @@ class References:
     def _referents(
         self, sentences: Sequence[str], fact: str, begins_sentence: bool, previous_subjects: frozenset[str]
     ) -> frozenset[str]:
-        """The subjects to which the beginning of a fact refers; see `implied_subjects`."""
+        """As `implied_subjects`, without shortened names."""
         if not sentences:
             return frozenset()
         last, is_ambiguous = sentences[-1], len(previous_subjects) > 1
@@ -138,10 +133,7 @@ class References:
         return frozenset() if is_ambiguous else frozenset(self._subjects_of(sentences))
 
     def _initial_subject(self, sentences: Sequence[str]) -> tuple[str, ...] | None:
-        """The subject with which the last sentence begins, by its name or a pronoun: a tuple of one name.
-
-        The tuple is empty if the sentence begins with another name or an unresolved pronoun. None for other words.
-        """
+        """The subject (one or none) with which the last sentence begins, by name or pronoun; None for other words."""
         *earlier, last = sentences
         if _PRONOUN.match(last):
             return self._subjects_of(earlier)[:1]
@@ -177,10 +169,7 @@ class References:
         return subjects or self._subjects_of(earlier)
 
     def _names_of(self, text: str) -> dict[str, list[Span]]:
-        """By name, in the order of first mention: its spans that are not inside a longer name.
-
-        Objects must be named in full, subjects in full or in parts (`find_name_parts`).
-        """
+        """By name, in the order of first mention, its spans outside longer names; of subjects also those in parts."""
         indexed = TextIndex(text)
         matches = {name: indexed.find(*wordings) for name, wordings in self._wordings.items()}
         matches |= {name: find_name_parts(name, matches, indexed) for name in self._subjects if not matches[name]}

@@ -1,9 +1,9 @@
 """Requests to the generator: a record, its plans, and its texts so far.
 
-With ``verify=strict``, the first search is unconstrained, since constraints lead the beam to less probable wordings. A
-text is accepted if all its facts pass their constraints. If too few texts of the first plan are accepted, the other
-plans are pruned at the first fact without a passing hypothesis. If still too few texts are accepted, a constrained
-search follows: under the plan of the best text, and under the other plans if this plan leads to fallbacks.
+With ``verify=strict``, the first search is unconstrained. A text is accepted if all its facts pass their constraints.
+If too few texts of the first plan are accepted, the other plans are pruned at the first fact without a passing
+hypothesis. If still too few texts are accepted, a constrained search follows: under the plan of the best text, and
+under the other plans if this plan leads to fallbacks (METHOD 10 in agggen/README.md).
 """
 
 from __future__ import annotations
@@ -59,21 +59,16 @@ class Request:
             self.best_plan = plan
         texts = self.accepted if accepted else self.rejected
         texts[:] = _best_first([*texts, text])
-        accepted_scores = [accepted_text.score for accepted_text in self.accepted]
-        rejected_scores = [rejected_text.score for rejected_text in self.rejected]
-        all_scores = sorted((*accepted_scores, *rejected_scores), reverse=True)
-        if self.count <= len(all_scores):
-            self.threshold = all_scores[self.count - 1] - _REJECTED_MARGIN
-        if self.count <= len(accepted_scores):
-            self.threshold = max(self.threshold, accepted_scores[self.count - 1])
+        scores = sorted((other.score for other in (*self.accepted, *self.rejected)), reverse=True)
+        if self.count <= len(scores):
+            self.threshold = scores[self.count - 1] - _REJECTED_MARGIN
+        if self.count <= len(self.accepted):
+            self.threshold = max(self.threshold, self.accepted[self.count - 1].score)
         if self.config.choice == "consensus":
             self.threshold -= MARGIN
 
     def useful_texts(self, texts: Iterable[Generation]) -> list[Generation]:
-        """The texts that are not below the threshold.
-
-        Texts below it must not affect the result, since the order of the plans decides whether they are decoded.
-        """
+        """The texts that are not below the threshold; the order of the plans decides whether others are decoded."""
         return [text for text in texts if text.score >= self.threshold]
 
     @property
@@ -87,7 +82,6 @@ class Request:
         return self.constrained and sum(map(_is_complete, self.accepted)) >= self.count
 
     def best_texts(self) -> list[Generation]:
-        """The accepted texts, best first; the consensus includes all useful texts of the unconstrained search."""
         accepted = self.useful_texts(self.accepted)
         if self.config.choice == "consensus":
             accepted = by_consensus(

@@ -107,8 +107,7 @@ class Generation(PrettyPrinted):
 class PlannedRecord(PrettyPrinted):
     """A plan of a record with log p(z | x), normalised over the plans that the settings allow.
 
-    The log-probability is None if there are too many plans to sum over, or if a group of the plan is larger than the
-    model's L or the aggregation level.
+    The log-probability is None if there are too many plans to sum over, or a group is larger than L or the level.
     """
 
     plan: Plan

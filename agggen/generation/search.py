@@ -21,7 +21,6 @@ cached positions, P positions of a text, W words of the longest active fact; oth
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,7 +31,7 @@ from torch import Tensor
 
 from agggen.generation.agenda import Agenda
 from agggen.generation.config import BeamConfig
-from agggen.generation.constraints import START, Constraint
+from agggen.generation.constraints import Constraint
 from agggen.generation.decoding import FAULT_COST, decode, decode_facts
 from agggen.generation.hypotheses import (
     ActiveFacts,
@@ -78,8 +77,7 @@ class BeamSearch:
     Args:
         repeatable: (records, ids) True for words whose n-grams may be repeated.
         constrain: returns the constraint of the last fact of a plan prefix. [default: unconstrained search]
-        must_pass: returns the constraint that finished facts must pass, or None. A plan is pruned at the first fact
-            without a passing hypothesis. [default: no fact must pass]
+        must_pass: returns the constraint (or None) of a finished fact; a plan is pruned at the first fact that fails.
     """
 
     def __init__(
@@ -98,18 +96,17 @@ class BeamSearch:
 
     @torch.no_grad()
     def write(
-        self, tasks: Sequence[Task], max_facts: int, required_score: Callable[[int], float] = lambda task: -math.inf
+        self, tasks: Sequence[Task], max_facts: int, required_score: Callable[[int], float]
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Yields the index and the hypotheses (best first) of each task when it finishes.
+        """Yields the index and the hypotheses (best first) of each task when it finishes; none if it was pruned.
 
-        There are 1 to `config.beam` hypotheses, or none if the task was pruned (by the required score, its expectation
-        or `must_pass`). If no hypothesis can end, the only one is empty, with log-probability IMPOSSIBLE.
+        If no hypothesis can end, the only one is empty, with log-probability IMPOSSIBLE.
 
         Args:
             tasks: in order of priority.
             max_facts: maximum number of facts in a batch.
-            required_score: returns the minimum score of a useful text by task index; may rise during the search. The
-                score of a text with n fallbacks counts as reduced by n * `FAULT_COST`.
+            required_score: returns the minimum score, minus `FAULT_COST` per fallback, of a useful text by task index;
+                may rise during the search.
         """
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
@@ -195,8 +192,6 @@ class BeamSearch:
         index = self._index(records)
         return self.memory._replace(cross=[]).rows(index), [cache.rows(index) for cache in self._cross]
 
-    # --- facts --------------------------------------------------------------------------------------------------------
-
     def _first_parents(self, plans: Iterable[PlanPrefix]) -> dict[PlanPrefix, DecodedPrefix]:
         """By prefix of one group of each plan: its decoded parent, the empty text."""
         log_p = full_precision(self.memory.copy_keys.new_zeros(1, self.config.beam)).fill_(IMPOSSIBLE)
@@ -216,7 +211,7 @@ class BeamSearch:
     def _add_facts(
         self, ready: Mapping[PlanPrefix, float], parents: Mapping[PlanPrefix, DecodedPrefix], facts: ActiveFacts | None
     ) -> ActiveFacts:
-        """Adds the last facts of the `ready` prefixes to the active facts; `ready` has their `min_log_p`."""
+        """Adds the last facts of the `ready` prefixes, with their `min_log_p`, to the active facts."""
         prefixes = list(ready)
         prefixes = [prefixes[i] for i in DecodedPrefix.order([parents[prefix] for prefix in prefixes])]
         texts, history = DecodedPrefix.gathered([parents[prefix] for prefix in prefixes], 16 * self.config.beam)
@@ -260,7 +255,6 @@ class BeamSearch:
             extra_words=zeros,
             forbidden=forbidden,
             repeatable=repeatable,
-            automaton_states={prefix: [START] * self.config.beam for prefix in prefixes} if self.constrain else {},
         )
         if not facts:
             return new_facts
@@ -270,10 +264,8 @@ class BeamSearch:
     def _encode_finished(
         self, finished: FinishedFacts, texts: Texts, rows: list[int], parents: Sequence[DecodedPrefix]
     ) -> DecodedPrefix:
-        """Encodes the last facts of `rows`, which continue `parents`, under the mask of all triples.
-
-        With ``history="masked"``, they are not encoded. Returns the decoded prefix of the first of `rows`; the others
-        differ only in `DecodedPrefix.row`.
+        """Encodes the last facts of `rows`, which continue `parents`, under the mask of all triples, unless the history
+        is "masked"; returns the decoded prefix of the first of `rows`.
         """
         index = self._index(rows)
         rows_texts = texts.rows(index)
@@ -286,10 +278,7 @@ class BeamSearch:
         return DecodedPrefix(rows_texts, history, 0)
 
     def _encode(self, text: Tensor, start: int, cross: list[Cache], visible: Tensor, history: History) -> None:
-        """Encodes `text` (n, K, P) from position `start` on, and appends the new positions to `history`.
-
-        A prefix of words that several hypotheses of a plan share is encoded once.
-        """
+        """Encodes `text` (n, K, P) from position `start` on, shared prefixes once, and appends it to `history`."""
         n, k, length = (*text.shape[:2], text.shape[2] - start)
         if not length:
             return
@@ -313,10 +302,8 @@ class BeamSearch:
 
 
 def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """Assigns slots to the positions of `text` (n, K, P) from `start` on; hypotheses share those of a common prefix.
-
-    Returns the slot, 0..K * (P - start) - 1, of each position (n, K, P - start), and whether each slot is used
-    (n, K * (P - start)).
+    """The slot, 0..K * (P - start) - 1, of each position of `text` (n, K, P) from `start` on, shared by hypotheses with
+    a common prefix, (n, K, P - start); and whether each slot is used, (n, K * (P - start)).
     """
     same_prefix = (text[:, :, None] == text[:, None]).cumprod(3)[..., start:]  # (n, K, K, P - start)
     first = same_prefix.argmax(2)  # the first hypothesis with this prefix

@@ -17,25 +17,18 @@ PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An encoded record, for training with one of its texts.
-
-    `source`, `triple` and `role` have an entry per source token: its id (from the vocabulary's size on: the record's
-    out-of-vocabulary words), the index of its triple (-1 for [CLS]) and its part (0 special, 1 subject, 2 predicate,
-    3 object). `predicates` has the predicate-table id of each triple. `facts` has the token ids of each fact, without
-    FACT, LAST and END; `kept` has the index of each fact in the text (facts in which no word starts are dropped).
-    `required` and `forbidden` have a bit mask over triples per fact; a group has at most `max_size` triples.
-    """
+    """An encoded record, for training with one of its texts."""
 
     id: str
-    source: tuple[int, ...]
-    triple: tuple[int, ...]
-    role: tuple[int, ...]
-    predicates: tuple[int, ...]
-    facts: tuple[tuple[int, ...], ...] = ()
-    kept: tuple[int, ...] = ()
-    required: tuple[int, ...] = ()
-    forbidden: tuple[int, ...] = ()
-    max_size: int = 99
+    source: tuple[int, ...]  # ids of the source tokens; from the vocabulary's size on: out-of-vocabulary words
+    triple: tuple[int, ...]  # per source token, the index of its triple; -1 for [CLS]
+    role: tuple[int, ...]  # per source token: 0 special, 1 subject, 2 predicate, 3 object
+    predicates: tuple[int, ...]  # predicate-table id of each triple
+    facts: tuple[tuple[int, ...], ...] = ()  # token ids of each fact, without FACT, LAST and END
+    kept: tuple[int, ...] = ()  # index of each fact in the text; facts in which no word starts are dropped
+    required: tuple[int, ...] = ()  # per fact, a bit mask over triples
+    forbidden: tuple[int, ...] = ()  # per fact, a bit mask over triples
+    max_size: int = 99  # maximum number of triples in a group
 
     @property
     def n_target(self) -> int:
@@ -80,7 +73,7 @@ class Batch:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copies a tensor to `device` without blocking the CPU; a tensor already on `device` is returned unchanged."""
+    """Copies a tensor to `device` without blocking the CPU."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()  # pageable memory is copied synchronously
     return tensor.to(device, non_blocking=tensor.device.type == "cpu")
@@ -104,12 +97,9 @@ def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
         targets.append([token for fact in facts for token in (*fact, END)])
         lengths.append([len(fact) + 1 for fact in facts])
         starts.append([sum(lengths[-1][:index]) for index in range(len(facts))])
+    required = [() if single_fact else example.required for example in examples]
+    forbidden = [() if single_fact else example.forbidden for example in examples]
     no_masks = [[0] * len(fact_starts) for fact_starts in starts]
-    required: Sequence[Sequence[int]] = no_masks
-    forbidden: Sequence[Sequence[int]] = no_masks
-    if not single_fact:
-        required = [example.required or masks for example, masks in zip(examples, no_masks, strict=True)]
-        forbidden = [example.forbidden or masks for example, masks in zip(examples, no_masks, strict=True)]
     return Batch(
         source=_padded([example.source for example in examples], PAD),
         triple=_padded([example.triple for example in examples], -1),
@@ -121,8 +111,8 @@ def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
         fact_start=_padded(starts, 0),
         fact_length=_padded(lengths, 0),
         n_facts=torch.tensor([len(fact_starts) for fact_starts in starts]),
-        required=_padded(required, 0),
-        forbidden=_padded(forbidden, 0),
+        required=_padded([masks or zeros for masks, zeros in zip(required, no_masks, strict=True)], 0),
+        forbidden=_padded([masks or zeros for masks, zeros in zip(forbidden, no_masks, strict=True)], 0),
         max_size=torch.tensor([example.max_size for example in examples]),
     )
 
@@ -138,8 +128,8 @@ def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
 def allowed_sets(batch: Batch, lattice: Lattice, max_violations: int = 0) -> Tensor:
     """(B, T, C): whether a set may emit a fact, after pruning by alignment.
 
-    A set must violate at most `max_violations` of the fact's alignments and have at most `max_size` triples. If there
-    is no such set, all sets of at most `max_size` triples are allowed or, if there are none, all sets of the record.
+    A set has at most `max_size` triples and violates at most `max_violations` of the fact's alignments. If there is no
+    such set, all sets of at most `max_size` triples are allowed or, if there are none, all sets of the record.
     """
     absent_bits = (1 << lattice.n_predicates) - (1 << batch.n_triples)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & absent_bits[:, None]) == 0  # (B, C)

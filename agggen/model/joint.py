@@ -113,13 +113,9 @@ class JointModel(nn.Module):
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(512, config.width), persistent=False)
 
-    # --- the source -------------------------------------------------------------------------------------------------
-
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Embeddings of token ids (any shape) at positions less than `length`.
-
-        The k-th out-of-vocabulary word of a record has the embedding of UNK plus, if `unseen_words` is set, the k-th
-        vector of `unseen`, so that a name of several such words can be copied in order.
+        """Embeddings of token ids (any shape) at positions less than `length`; with `unseen_words`, the k-th
+        out-of-vocabulary word differs by the k-th vector of `unseen`, so that a name can be copied in order.
         """
         if length > len(self.positions):  # extend the table of sinusoids for longer texts
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
@@ -140,10 +136,8 @@ class JointModel(nn.Module):
         x = self.encoder_norm(x)
         return Memory(batch.source, batch.triple, self.decoder.memory_keys_values(x), self.copy_key(x))
 
-    # --- generation -------------------------------------------------------------------------------------------------
-
     def embed_target(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Decoder inputs for token ids (R, n) at text positions (R, n) or (n,), all less than `length`."""
+        """Decoder inputs for token ids (R, n) at positions (R, n) or (n,), all less than `length`."""
         return self.dropout(self._embed(ids, positions, length))
 
     def _embed_text(self, batch: Batch) -> Tensor:
@@ -213,14 +207,12 @@ class JointModel(nn.Module):
         Args:
             visible: (R, M), whether a source token may be copied.
             forbidden_at: (R, n, any), ids that are forbidden at a position, padded with PAD.
-            k: number of candidates that are not words of the source, at least 1.
             forbidden_in_row: (R, ids), whether an id is forbidden in the row; ids include out-of-vocabulary words.
 
         Returns:
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n). The last M columns are the words of the
-            source, generated or copied. The k columns before them (fewer if the vocabulary has fewer words) are the
-            most probable other words, which can only be generated. Each word has one column; duplicate columns and
-            special tokens are IMPOSSIBLE.
+            source, generated or copied; the k columns before them (or fewer) are the most probable other words. Each
+            word has one column; duplicate columns and special tokens are IMPOSSIBLE.
         """
         ids = memory.ids
         same_word = ids[:, None] == ids[:, :, None]
@@ -254,14 +246,12 @@ class JointModel(nn.Module):
         """log p(y | x) of the texts under the plain Transformer, (B,); `batch` is collated with `single_fact=True`."""
         memory = self.encode(batch)
         visible = memory.is_triple_token()
-        hidden, _ = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
+        hidden = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
         scored = batch.on_cpu.targets != PAD
         return self.token_log_probs(hidden, batch.inputs, batch.targets, scored, memory, visible, smoothing).sum(1)
 
-    # --- the joint likelihood ---------------------------------------------------------------------------------------
-
     def lattice_of(self, batch: Batch) -> Lattice:
-        """The lattice of the largest record in the batch, which contains the states of all records."""
+        """The lattice of the largest record in the batch."""
         return build_lattice(batch.predicates.shape[1], self.config.max_group_size, str(batch.predicates.device))
 
     def transition_scores(self, batch: Batch, lattice: Lattice) -> TransitionScores:
@@ -273,10 +263,7 @@ class JointModel(nn.Module):
         return self.transitions(predicates, batch.n_triples, lattice)
 
     def emissions(self, batch: Batch, allowed: Tensor, lattice: Lattice) -> Tensor:
-        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False.
-
-        Rows are divided on the CPU, without synchronising with a GPU if `allowed` is in main memory.
-        """
+        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C; in main memory) is False."""
         memory = self.encode(batch)
         rows = allowed.nonzero().cpu()  # (R, 3): record, fact, set
         lengths = batch.on_cpu.fact_length[rows[:, 0], rows[:, 1]]
@@ -335,14 +322,12 @@ class JointModel(nn.Module):
         row_memory = memory.rows(record)
         visible = row_memory.is_token_of(lattice.set_members[set_index])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
-        hidden, _ = self.decoder(x, row_memory.cross, visible[:, None, None], past, mask)
+        hidden = self.decoder(x, row_memory.cross, visible[:, None, None], past, mask)
         return self.token_log_probs(hidden, inputs, targets, scored, row_memory, visible).sum(1)
 
     def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
-        """All log-potentials of the HMM for a batch of segmented texts.
-
-        States that violate an alignment are excluded (paper section 3.3). With a penalty, in nats, states
-        with one violation are penalised, and states with more are excluded.
+        """All log-potentials of the HMM for a batch of segmented texts, without states that violate an alignment (paper
+        section 3.3). With a penalty, in nats, states with one violation are penalised instead.
         """
         lattice = self.lattice_of(batch)
         max_violations = 0 if alignment_penalty is None else 1
@@ -356,18 +341,12 @@ class JointModel(nn.Module):
         return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), lattice
 
     def log_likelihood(self, batch: Batch, alignment_penalty: float | None = None) -> Tensor:
-        """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3); see `potentials`.
-
-        With a penalty, p(y, z | x) is weighted by exp(-penalty) per violated alignment.
-        """
+        """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3)."""
         return log_likelihood(*self.potentials(batch, alignment_penalty))
 
 
 def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:
-    """Splits `order`, rows sorted by `lengths`, into chunks of at most `budget` padded positions.
-
-    A chunk has at most `_MAX_HISTORY` padded history positions; a row has as many as its start.
-    """
+    """Splits `order`, rows sorted by `lengths`, into chunks of at most `budget` and `_MAX_HISTORY` padded positions."""
     chunks, begin, longest = [], 0, 0
     for end, (length, start) in enumerate(zip(lengths, starts, strict=True)):
         rows = end + 1 - begin

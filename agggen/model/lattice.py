@@ -15,11 +15,9 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-IMPOSSIBLE = -1e9
-"""Log-potential of impossible states, finite so that recursions and gradients never compute inf - inf."""
+IMPOSSIBLE = -1e9  # log-potential of impossible states, finite so that recursions and gradients never compute inf - inf
 
-IndexState = tuple[int, ...]
-"""An ordered group of distinct predicate indices."""
+IndexState = tuple[int, ...]  # an ordered group of distinct predicate indices
 
 
 @lru_cache(maxsize=128)
@@ -56,7 +54,7 @@ class Lattice:
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # the cached tensors are also used in training, where autograd rejects inference tensors
 def build_lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Lattice:
-    """The lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L)."""
+    """The cached lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L)."""
     states = ordered_states(n_predicates, max_group_size)
     state_index = {state: i for i, state in enumerate(states)}
     sets = sorted({frozenset(state) for state in states}, key=lambda members: (len(members), sorted(members)))

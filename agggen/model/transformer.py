@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-KeysValues = tuple[Tensor, Tensor]
-"""Keys and values of one layer, each (rows, H, length, D / H)."""
+KeysValues = tuple[Tensor, Tensor]  # keys and values of one layer, each (rows, H, length, D / H)
 
 
 def copy_rows(values: Tensor, targets: Tensor, sources: Tensor) -> None:
@@ -67,9 +66,8 @@ class Cache:
 
     @staticmethod
     def gather(parts: Sequence[tuple[Cache, Tensor, Tensor]], spare: int = 0) -> Cache:
-        """A new cache with rows of several caches; each part is a cache, its rows (n,) and their positions (n, any).
-
-        Shorter rows are padded with zeros. The capacity is the longest row plus `spare` positions.
+        """A new cache with rows of several caches, padded with zeros, and memory for `spare` positions; each part is a
+        cache, its rows (n,) and their positions (n, any).
         """
         first_cache, length = parts[0][0], max(positions.shape[1] for _, _, positions in parts)
         (heads, width), rows = first_cache._keys.shape[1:3], sum(len(row_index) for _, row_index, _ in parts)
@@ -189,27 +187,21 @@ class Decoder(nn.Module):
         memory_mask: Tensor,
         past: Sequence[KeysValues | Cache] | None = None,
         mask: Tensor | None = None,
-    ) -> tuple[Tensor, list[KeysValues]]:
-        """Runs x (rows, n, D) through all layers.
+    ) -> Tensor:
+        """The hidden states (rows, n, D) of x (rows, n, D).
 
         Args:
             memory: per layer keys and values of the source of each row.
             memory_mask: (rows, 1, 1, M), see `Attention.forward`.
             past: per layer the keys and values of P earlier positions; if in a `Cache`, x is appended to it.
             mask: (rows or 1, 1, n, P + n), see `Attention.forward`; None is a causal mask, only allowed without `past`.
-
-        Returns:
-            The normalised hidden states (rows, n, D) and per layer the keys and values of `past` and x.
         """
-        assert past is None or mask is not None, "a mask is required with `past`"
-        all_keys_values: list[KeysValues] = []
         for index, layer in enumerate(self.layers):
-            x, keys_values = layer(x, past[index] if past is not None else None, mask, memory[index], memory_mask)
-            all_keys_values.append(keys_values)
-        return self.norm(x), all_keys_values
+            x, _ = layer(x, past[index] if past is not None else None, mask, memory[index], memory_mask)
+        return self.norm(x)
 
     def keys_values_only(self, x: Tensor, memory: list[KeysValues], memory_mask: Tensor) -> list[KeysValues]:
-        """The keys and values that a causal `forward` without `past` returns, without the output of the last layer."""
+        """Per layer, the keys and values of x in a causal `forward` without `past`, whose output is not computed."""
         all_keys_values: list[KeysValues] = []
         for index, layer in enumerate(self.layers[:-1]):
             x, keys_values = layer(x, None, None, memory[index], memory_mask)

@@ -51,7 +51,7 @@ class Transitions(nn.Module):
         self.stop_by_size = nn.Parameter(torch.zeros(_STOP_SIZES, max(max_group_size - 1, 1)))
 
     def forward(self, predicates: Tensor, n_triples: Tensor, lattice: Lattice) -> TransitionScores:
-        """Scores of records with predicate ids (B, J); ids beyond `n_triples` (B,) are padding."""
+        """Scores of records with predicate ids (B, J), padded beyond `n_triples` (B,)."""
         present = torch.arange(predicates.shape[1], device=predicates.device) < n_triples[:, None]  # (B, J)
         start_row = self.a_in.shape[0] - 1
         out = _log_softmax(self.a_out[predicates] @ self.b_out[predicates].mT, present[:, None])

@@ -10,13 +10,10 @@ from agggen.records import Plan, Record
 
 
 def resolve_plan(record: Record, plan: Plan, partial: bool = False) -> IndexPlan:
-    """A human plan as indices of `record.predicates`.
-
-    The plan must have each predicate exactly once, or at most once if `partial`. Groups may be larger than the model's
-    L: texts can be generated for any group, but such a plan has no probability.
+    """A human plan as indices of `record.predicates`; groups may be larger than the model's L.
 
     Raises:
-        PlanError: a predicate is unknown (the message names similar ones) or omitted.
+        PlanError: a predicate is unknown (the message names similar ones) or, unless `partial`, omitted.
     """
     label = f"plan for record {record.id!r}"
     index_of = {name: index for index, name in enumerate(record.predicates)}

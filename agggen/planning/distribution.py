@@ -14,14 +14,10 @@ from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, plan_score
 
 
 class PlanDistribution:
-    """The plans of a record with groups of at most `level` predicates, under a model's transitions.
+    """The plans of a record with groups of at most `level` predicates [default: L], under a model's transitions.
 
-    Args:
-        n_predicates: the number of the record's predicates.
-        scores: the scores of the known predicates; None if all predicates are unknown.
-        unknown: the groups of the unknown predicates.
-        level: the aggregation level, the size of a plan's largest group, at most the model's L. [default: L]
-        reward: added to a plan's log-score per group, before normalisation.
+    `scores` are those of the known predicates (None: all are unknown), `unknown` the groups of the unknown predicates;
+    `reward` is added to a plan's log-score per group, before normalisation.
     """
 
     def __init__(
@@ -43,9 +39,8 @@ class PlanDistribution:
         return None if self.scores is None else exact.log_partition(self.scores)
 
     def scored(self, plan: IndexPlan) -> ScoredPlan:
-        """A plan of all predicates, scored by its log-probability or, if this is intractable, its unnormalised score.
-
-        A plan outside the distribution (with a group larger than the level) has the score 0.
+        """A plan of all predicates, scored by its log-probability or, if this is intractable, its unnormalised score;
+        by 0 if it is outside the distribution (a group is larger than the level).
         """
         score = None if self.scores is None else plan_score(self.scores, restricted(plan, self.known_predicates))
         if score is None or max(map(len, plan)) > self.largest_group:
@@ -56,10 +51,7 @@ class PlanDistribution:
         return ScoredPlan(plan, probability, probability)
 
     def search(self, algorithm: Callable[[PlanScores], Iterable[ScoredPlan]]) -> list[ScoredPlan]:
-        """The plans that `algorithm` finds for the known predicates, followed by the groups of the unknown predicates.
-
-        If no predicate is known, the only plan is that of the unknown predicates.
-        """
+        """The plans that `algorithm` finds for the known predicates, followed by the groups of the unknown ones."""
         if self.scores is None:
             return [ScoredPlan(self.unknown_groups, 0.0)]
         return [self.scored((*self._to_record(plan.states), *self.unknown_groups)) for plan in algorithm(self.scores)]

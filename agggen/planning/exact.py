@@ -28,8 +28,7 @@ MAX_TRANSITIONS = 1_000_000
 """Largest number of transitions for exact planning: J = 12 with groups of 3, 14 with 2, 16 with 1."""
 
 Ints = NDArray[np.intp]
-Reduce = Callable[[Floats], Floats]
-"""The semiring's sum over the last axis."""
+Reduce = Callable[[Floats], Floats]  # the semiring's sum over the last axis
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,9 @@ class _Layer:
     cells: Ints  # (n, r, C) cell after the group (used set | group, last of group), as set * J + last
 
 
-@dataclass(frozen=True)
-class _Tables:
-    layers: tuple[_Layer, ...]  # by cardinality of the used set, 0..J-1
-    rows: Ints  # (2^J,) row of a used set in its layer
-
-
 @lru_cache(maxsize=16)
-def _tables(n_predicates: int, max_group_size: int) -> _Tables:
-    """Index tables of the recursion for J and L; they do not depend on scores."""
+def _tables(n_predicates: int, max_group_size: int) -> tuple[list[_Layer], Ints]:
+    """Index tables for J and L: layers by cardinality of the used set; (2^J,) the row of a used set in its layer."""
     n, states = n_predicates, ordered_states(n_predicates, max_group_size)
     order = np.array(lexicographic(states))
     state_sets = np.array([sum(1 << index for index in states[i]) for i in order])
@@ -71,18 +64,15 @@ def _tables(n_predicates: int, max_group_size: int) -> _Tables:
         row, state = np.nonzero(layer_sets[:, None] & state_sets == 0)
         cells = (layer_sets[row] | state_sets[state]) * n + state_last[state]
         layers.append(_Layer(layer_sets, used, unused, order[state].reshape(count, r, -1), cells.reshape(count, r, -1)))
-    return _Tables(tuple(layers), rows)
+    return layers, rows
 
 
 def _backward(scores: PlanScores, reduce: Reduce) -> list[Floats]:
-    """Values (n, r, C) of each next group, by cardinality p of the used set.
-
-    A value includes the group's weight and its best (or summed) continuations, but not the transition into the group.
-    """
+    """Values (n, r, C) of each next group and its continuations, without the transition into it, by cardinality p."""
     n, full_set = scores.n_predicates, (1 << scores.n_predicates) - 1
     future = np.zeros((1 << n) * n)  # by cell: value of the continuations; 0 once all predicates are used
     values: list[Floats] = []
-    for layer in reversed(_tables(n, scores.max_group_size).layers):
+    for layer in reversed(_tables(n, scores.max_group_size)[0]):
         value = scores.group_scores(layer.states, layer.cells // n == full_set) + future[layer.cells]
         by_first = reduce(value)  # (n, r): over the groups with the same first predicate
         transition = scores.out[layer.used[:, :, None], layer.unused[:, None, :]]  # (n, p, r)
@@ -101,15 +91,14 @@ def _log_sum(values: Floats) -> Floats:
 
 
 def _next_groups(scores: PlanScores, reduce: Reduce) -> Callable[[int, int | None], tuple[Floats, Floats, Ints, Ints]]:
-    """A function from a prefix's used set and last predicate (None: no prefix) to its possible next groups.
-
-    It returns, by group in lexicographic order: log-weights of transition, group and best (or summed) continuations;
-    log-weights of the transitions; positions in `PlanScores.states`; used sets after the groups.
+    """A function from a prefix's used set and last predicate (None: no prefix) to its possible next groups, in
+    lexicographic order: log-weights of transition, group and continuations; log-weights of the transitions; positions
+    in `PlanScores.states`; used sets after the groups.
     """
-    tables, values = _tables(scores.n_predicates, scores.max_group_size), _backward(scores, reduce)
+    (layers, rows), values = _tables(scores.n_predicates, scores.max_group_size), _backward(scores, reduce)
 
     def next_groups(used: int, last: int | None) -> tuple[Floats, Floats, Ints, Ints]:
-        layer, row = tables.layers[used.bit_count()], tables.rows[used]
+        layer, row = layers[used.bit_count()], rows[used]
         value = values[used.bit_count()][row]  # (r, C)
         transition = (scores.start if last is None else scores.out[last])[layer.unused[row]].repeat(value.shape[1])
         used_after = layer.cells[row].ravel() // scores.n_predicates
@@ -126,10 +115,7 @@ def is_exact(scores: PlanScores) -> bool:
 
 
 def log_partition(scores: PlanScores) -> float | None:
-    """The log of the sum of all plans' weights; None if the tables would be too large (`is_exact`).
-
-    ``plan_score(scores, z) - log_partition(scores)`` is log p(z | x), a proper distribution over the record's plans.
-    """
+    """The log of the sum of all plans' weights; None if the tables would be too large (`is_exact`)."""
     if not is_exact(scores):
         return None
     return float(_log_sum(scores.start + _log_sum(_backward(scores, _log_sum)[0][0])))
@@ -139,14 +125,14 @@ def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPla
     """The k best plans (all, if there are fewer), best first, ties in lexicographic order.
 
     With a `prefix`, whose groups may have any size, only plans that begin with `prefix` are returned, and scores are of
-    their continuations only. For records that are too large (`is_exact`), use `bounded.search`.
+    their continuations only.
     """
     next_groups = _next_groups(scores, _maximum)
     full_set = (1 << scores.n_predicates) - 1
 
     @cache
     def extensions(used: int, last: int | None) -> list[tuple[float, float, IndexState, int]]:
-        """The k best next groups: value with the best continuation, log-score without it, group, used set after it."""
+        """The k best next groups: value with the best continuation, step's log-score, group, used set after it."""
         value, transition, states, used_after = next_groups(used, last)
         best = np.argsort(-value, kind="stable")[:k]
         step_score = transition[best] + scores.group_scores(states[best], used_after[best] == full_set)
@@ -178,9 +164,6 @@ def sample(scores: PlanScores, count: int, rng: np.random.Generator, top_p: floa
 
     With `top_p` below 1, the next group is drawn from the most probable groups only: the fewest whose probabilities,
     given the groups before them, sum to at least `top_p` (Holtzman et al. 2020, for groups instead of words).
-
-    Raises:
-        PlanError: the tables would be too large (`is_exact`).
     """
     check_sampling(scores)
     next_groups = _next_groups(scores, _log_sum)

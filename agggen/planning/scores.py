@@ -13,11 +13,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from agggen.errors import PlanError
 from agggen.model.lattice import IndexState, ordered_states
 
-IndexPlan = tuple[IndexState, ...]
-"""A sequence of groups in which no predicate index occurs twice."""
+IndexPlan = tuple[IndexState, ...]  # a sequence of groups in which no predicate index occurs twice
 
 Floats = NDArray[np.float64]
 
@@ -26,8 +24,7 @@ Floats = NDArray[np.float64]
 class PlanScores:
     """Log-probabilities over the J predicates of one record (float64; paper section 3.2).
 
-    Raises:
-        ValueError: a value is not finite, except on the diagonals of `out` and `inside`, which no plan uses.
+    Raises ValueError if a value is not finite, except on the diagonals of `out` and `inside`, which no plan uses.
     """
 
     start: Floats  # (J,) log p_out(first predicate of the first group | start)
@@ -62,11 +59,7 @@ class PlanScores:
         return self.within[last.astype(np.intp), states]
 
     def adjusted(self, level: int | None = None, reward: float = 0.0) -> PlanScores:
-        """The scores of plans with groups of at most `level` predicates [default: L], with `reward` added per group.
-
-        The most probable plan has fewer groups than the average plan, because the probability of plans with more groups
-        is divided among more orders. A positive reward compensates for this.
-        """
+        """The scores of plans with groups of at most `level` predicates [default: L], with `reward` added per group."""
         level = level or self.max_group_size
         is_allowed = [len(group) <= level for group in self.states]
         return replace(self, within=self.within[:, is_allowed] + reward, max_group_size=min(level, self.max_group_size))
@@ -99,29 +92,10 @@ def restricted(plan: IndexPlan, indices: Sequence[int]) -> IndexPlan:
     return tuple(group for group in groups if group)
 
 
-def check_indices(n_predicates: int, plan: IndexPlan) -> None:
-    """Raises PlanError unless `plan` has each of the indices 0..J-1 exactly once."""
-    used: set[int] = set()
-    for number, group in enumerate(plan, start=1):
-        if not group:
-            raise PlanError(f"group {number} of the plan is empty")
-        for index in group:
-            if not 0 <= index < n_predicates:
-                raise PlanError(f"the plan names predicate {index}; the record has 0 to {n_predicates - 1}")
-            if index in used:
-                raise PlanError(f"the plan names predicate {index} twice; every predicate belongs to one group")
-            used.add(index)
-    if omitted := [str(index) for index in range(n_predicates) if index not in used]:
-        raise PlanError(f"the plan omits predicate {', '.join(omitted)}")
-
-
 def plan_score(scores: PlanScores, plan: IndexPlan) -> float | None:
     """The log-score of a plan of all predicates: start[z_1] + sum of within[z_t] + sum of out[last of z_t-1, first of
-    z_t].
-
-    The score is not normalised over plans, since a Markov chain could also repeat or omit predicates: subtract
-    `exact.log_partition` for log p(z | x). None if a group is larger than the model's L (only in human plans), since
-    such a group has no probability under the model.
+    z_t]. Subtract `exact.log_partition` for log p(z | x). None if a group (of a human plan) is larger than the model's
+    L, since it has no probability under the model.
     """
     positions = _positions(scores.n_predicates, scores.max_group_size)
     if any(group not in positions for group in plan):

@@ -22,10 +22,8 @@ class SourceTokens:
     """The linearised record. The three lists have one item per token."""
 
     tokens: list[str]
-    triple: list[int]
-    """Index of the token's triple (for ``[SEP]``, of the preceding triple); -1 for ``[CLS]``."""
+    triple: list[int]  # index of the token's triple (for [SEP], of the preceding triple); -1 for [CLS]
     role: list[int]
-    """ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE or ROLE_OBJECT."""
 
 
 @lru_cache(maxsize=1 << 15)
@@ -41,24 +39,18 @@ def entity_words(text: str) -> str:
 
 
 def predicate_words(text: str) -> str:
-    """A predicate as text: ``5th_runway_SurfaceType`` -> ``5th runway surface type``.
-
-    All words but acronyms are lower-cased: ``LCCN_number`` -> ``LCCN number``.
-    """
+    """A predicate as text, lower-cased except for acronyms: ``LCCN_locatedIn`` -> ``LCCN located in``."""
     words = [word for part in text.replace("_", " ").split() for word in CAMEL_CASE.split(part)]
     return " ".join(word if len(word) > 1 and word.isupper() else word.lower() for word in words) or text
 
 
 def linearise(record: Record) -> SourceTokens:
-    """The record's triples in their order, as tokens with normalised spacing.
-
-    Predicates appear without the suffix that makes them unique: ``isPartOf_2`` is ``is part of``.
-    """
+    """The record's triples as tokens with normalised spacing; predicates without the suffix of ``isPartOf_2``."""
     tokens, triple_indices, roles = [CLS], [-1], [ROLE_SPECIAL]
     for index, triple in enumerate(record.triples):
         parts = (entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object))
         for role, words in enumerate(parts, start=ROLE_SUBJECT):
-            new_tokens = [token.text for token in tokenise(words, normalise=True)]
+            new_tokens = [token.text for token in tokenise(words)]
             tokens += new_tokens
             triple_indices += [index] * len(new_tokens)
             roles += [role] * len(new_tokens)

@@ -1,4 +1,4 @@
-"""Reversible tokenisation: detokenising the tokens of a text gives exactly the text.
+"""Tokenisation with character offsets; detokenising the tokens gives the text with normalised spacing.
 
 A text is split into numbers with inner points or commas (``16,000``, ``3.5``, ``5.2e3``), words, clitics (``'s``,
 ``n't``) and other visible characters, each a separate token. A single space between tokens is implied. If two tokens
@@ -6,9 +6,6 @@ are adjacent in the text, one of them has the joiner ``￭`` (U+FFED) on that si
 the mark has the joiner, so that all occurrences of a word are the same token::
 
     (Ohio's) 16,000-seat hall.    ->    (￭ Ohio ￭'s ￭) 16,000 ￭-￭ seat hall ￭.
-
-Whitespace other than a single space between tokens, and joiners in the text, become *raw* tokens: ``▁`` and the code
-points in hexadecimal (``▁20-20``), without implied spaces around them. Thus every string is reproduced exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 JOINER = "\uffed"
-RAW = "\u2581"
 
 _PIECE = re.compile(
     rf"""
@@ -31,8 +27,6 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_CODE = "(?:10[0-9a-f]{4}|[0-9a-f]{1,5})"
-_RAW_TOKEN = re.compile(f"{RAW}({_CODE}(?:-{_CODE})*)")
 
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(",.;:!?)]}%")
@@ -55,32 +49,22 @@ class _Piece(NamedTuple):
     end: int
 
 
-def tokenise(text: str, normalise: bool = False) -> list[Token]:
-    """The tokens of `text`; ``detokenise(token.text for token in tokenise(text)) == text`` for every string.
+def tokenise(text: str) -> list[Token]:
+    """The tokens of `text`, with offsets in it.
 
-    With `normalise` (for the model's input and output) there are no raw tokens: each sequence of whitespace and joiners
-    becomes one space, or is dropped at the ends of the text. The space before closing punctuation or a clitic
-    (``Arion ,``, ``Roma 's``) and after an opening bracket is removed, and a space is added between a comma or
-    semicolon and a word (``Akita,Japan``). Offsets always refer to the original `text`.
+    Each sequence of whitespace and joiners becomes one space, or is dropped at the ends of the text. The space before
+    closing punctuation or a clitic (``Arion ,``, ``Roma 's``) and after an opening bracket is removed, and a space is
+    added between a comma or semicolon and a word (``Akita,Japan``).
     """
-    pieces: list[_Piece] = []
-    for match in _PIECE.finditer(text):
-        start, end = match.span()
-        kind = match.lastgroup or "mark"
-        if kind == "space":
-            if normalise or (match.group() == " " and start > 0 and end < len(text)):
-                continue
-            pieces.append(_Piece("raw", RAW + "-".join(f"{ord(char):x}" for char in match.group()), start, end))
-        else:
-            pieces.append(_Piece(kind, match.group(), start, end))
-    adjacent = [left.end == right.start for left, right in pairwise(pieces)]
-    if normalise:
-        adjacent = _correct_spacing(pieces, adjacent)
-
+    pieces = [
+        _Piece(match.lastgroup or "mark", match.group(), *match.span())
+        for match in _PIECE.finditer(text)
+        if match.lastgroup != "space"
+    ]
     joins_left, joins_right = [False] * len(pieces), [False] * len(pieces)
-    for index, is_adjacent in enumerate(adjacent):
+    for index, is_adjacent in enumerate(_adjacent(pieces)):
         left, right = pieces[index], pieces[index + 1]
-        if not is_adjacent or "raw" in (left.kind, right.kind):
+        if not is_adjacent:
             continue
         if left.kind == "mark" and (right.kind in _WORDS or (right.kind == "mark" and left.text in _OPENING)):
             joins_right[index] = True
@@ -92,8 +76,9 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
     ]
 
 
-def _correct_spacing(pieces: list[_Piece], adjacent: list[bool]) -> list[bool]:
-    """`adjacent` (whether each piece touches the next) after correction of spacing errors."""
+def _adjacent(pieces: list[_Piece]) -> list[bool]:
+    """Whether each piece touches the next, after correction of spacing errors."""
+    adjacent = [left.end == right.start for left, right in pairwise(pieces)]
     corrected = list(adjacent)
     for index, is_adjacent in enumerate(adjacent):
         left, right = pieces[index], pieces[index + 1]
@@ -110,7 +95,7 @@ def _correct_spacing(pieces: list[_Piece], adjacent: list[bool]) -> list[bool]:
 
 
 def detokenise(tokens: Iterable[str]) -> str:
-    """The text of the tokens; joiners at the beginning and end of the text have no effect."""
+    """The text of the tokens."""
     return detokenise_with_offsets(tokens)[0]
 
 
@@ -121,17 +106,12 @@ def detokenise_with_offsets(tokens: Iterable[str]) -> tuple[str, list[tuple[int,
     position = 0
     joined = True  # no space before the first token
     for token in tokens:
-        if token[:1] == RAW and (raw := _RAW_TOKEN.fullmatch(token)):
-            body = "".join(chr(int(code, 16)) for code in raw.group(1).split("-"))
-            joins_left = joins_right = True
-        else:
-            body = token.strip(JOINER)
-            joins_left, joins_right = token.startswith(JOINER), token.endswith(JOINER)
-        if not joined and not joins_left:
+        body = token.strip(JOINER)
+        if not joined and not token.startswith(JOINER):
             parts.append(" ")
             position += 1
         parts.append(body)
         spans.append((position, position + len(body)))
         position += len(body)
-        joined = joins_right
+        joined = token.endswith(JOINER)
     return "".join(parts), spans

@@ -33,8 +33,7 @@ class EncodedSource:
     ids: list[int]
     triple: list[int]
     role: list[int]
-    extras: list[str]
-    """The record's out-of-vocabulary words; the k-th has the id ``len(vocabulary) + k``."""
+    extras: list[str]  # the record's out-of-vocabulary words; the k-th has the id len(vocabulary) + k
 
 
 _TAKES_AN = re.compile(r"(?!one|once|eu)[aeio][a-z]")
@@ -50,7 +49,7 @@ def _an_suffix(word: str, current: str) -> str:
 def _adjacent_in_name(word: str, following: str, record: Record) -> bool:
     """Whether `following` directly follows `word` in a subject or object of the record."""
     names = {name for triple in record.triples for name in (triple.subject, triple.object)}
-    tokens = ([token.text for token in tokenise(entity_words(name), normalise=True)] for name in names)
+    tokens = ([token.text for token in tokenise(entity_words(name))] for name in names)
     return any((word, following) in pairwise(name_tokens) for name_tokens in tokens)
 
 
@@ -60,10 +59,8 @@ class Vocabulary:
     PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
 
     def __init__(self, words: Sequence[str], n_output: int) -> None:
-        """A vocabulary of `words`, which begin with the special tokens; the first `n_output` can be generated.
-
-        Raises:
-            BundleError: the special tokens are missing, a word is duplicated, or `n_output` is out of range.
+        """A vocabulary of `words`, of which the first `n_output` can be generated; raises BundleError if the special
+        tokens are not first, a word is duplicated, or `n_output` is out of range.
         """
         self.words: list[str] = list(words)
         self.n_output = n_output
@@ -87,11 +84,7 @@ class Vocabulary:
         return cls(SPECIALS, len(SPECIALS)).grown(records, min_count)
 
     def grown(self, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
-        """This vocabulary with the words of further records, selected as in `build`.
-
-        Ids below `n_output` do not change. New words of texts, which may have been source-only words, follow; the
-        remaining source-only words are last.
-        """
+        """This vocabulary with the words of further records, selected as in `build`; ids below `n_output` are kept."""
         if min_count < 1:
             raise ConfigError(f"min_count must be at least 1, not {min_count}")
         source_counts: Counter[str] = Counter()
@@ -99,7 +92,7 @@ class Vocabulary:
         for record in records:
             source_counts.update(linearise(record).tokens)
             for reference in record.references:
-                target_counts.update(token.text for token in tokenise(reference.text, normalise=True))
+                target_counts.update(token.text for token in tokenise(reference.text))
         if not target_counts:
             raise CorpusError("there is no reference text to build a vocabulary from; training records need references")
         for special in SPECIALS:
@@ -126,12 +119,9 @@ class Vocabulary:
         return EncodedSource(ids, source.triple, source.role, list(extras))
 
     def encode_target(self, facts: Sequence[str], source: EncodedSource) -> dict[int, list[int]]:
-        """The token ids of each fact, by the fact's index, in ascending order; without facts in which no token starts.
+        """The token ids of the facts in which a token starts, by the fact's index, in ascending order.
 
-        A word that can be neither generated nor copied from the source is UNK.
-
-        Args:
-            facts: the segments of the text, which concatenate to it. A token belongs to the fact in which it starts.
+        `facts` are the text's segments. A word that can be neither generated nor copied from the source is UNK.
 
         Raises:
             RecordError: the text contains no words.
@@ -141,7 +131,7 @@ class Vocabulary:
         in_source = set(source.ids)
         ids: dict[int, list[int]] = {}
         fact = 0
-        for token in tokenise(text, normalise=True):
+        for token in tokenise(text):
             while ends[fact] <= token.start:
                 fact += 1
             token_id = self._ids.get(token.text, extras.get(token.text, self.UNK))
@@ -152,7 +142,7 @@ class Vocabulary:
         return ids
 
     def decode(self, ids: Iterable[int], extras: Sequence[str] = (), record: Record | None = None) -> list[str]:
-        """The tokens of `ids` without special tokens, for :func:`~agggen.text.tokenise.detokenise`.
+        """The tokens of `ids` without special tokens.
 
         An "a" or "an" before an out-of-vocabulary word is corrected according to the word's first letters, unless both
         words belong to a subject or object of `record` ("Serie A Oxford").
@@ -170,12 +160,11 @@ class Vocabulary:
         return tokens
 
     def to_json(self) -> dict[str, Any]:
-        """The vocabulary as JSON types; inverse of :meth:`from_json`."""
         return {"n_output": self.n_output, "words": list(self.words)}
 
     @classmethod
     def from_json(cls, data: object) -> Vocabulary:
-        """The vocabulary from the JSON of :meth:`to_json`; raises BundleError if `data` has another form."""
+        """Inverse of `to_json`; raises BundleError if `data` has another form."""
         if not isinstance(data, Mapping) or data.keys() != {"n_output", "words"}:
             raise BundleError("a vocabulary must be an object with the keys n_output and words, and no others")
         words, n_output = data["words"], data["n_output"]

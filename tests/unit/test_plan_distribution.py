@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from agggen.errors import PlanError
 from agggen.planning import IndexPlan, PlanDistribution, PlanScores, bounded, exact
-from agggen.planning.beam import beam_plans
-from agggen.planning.bounded import search
+from agggen.planning.bounded import beam_plans, search
 from agggen.planning.exact import is_exact, k_best, sample
 from agggen.planning.scores import plan_score
 from tests.unit.test_planning import all_plans, chain_score, make_scores

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.model.lattice import ordered_states
-from agggen.planning.beam import beam_plans
+from agggen.planning.bounded import beam_plans
 from agggen.planning.exact import k_best, log_partition
 from agggen.planning.scores import IndexPlan, PlanScores, plan_score
 from agggen.planning.two_stage import aggregations, no_aggregation, orderings, random_order, two_stage

@@ -1,4 +1,4 @@
-"""Tokenisation: exact tokens, lossless round trip of any string."""
+"""Tokenisation: exact tokens, offsets, normalised spacing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ AWKWARD = st.text(
 )
 
 
-def tokens_of(text: str, normalise: bool = False) -> list[str]:
-    return [token.text for token in tokenise(text, normalise)]
+def tokens_of(text: str) -> list[str]:
+    return [token.text for token in tokenise(text)]
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,6 @@ def tokens_of(text: str, normalise: bool = False) -> list[str]:
         ("5.2e3 on 2006-12-31", "5.2e3 on 2006 ￭-￭ 12 ￭-￭ 31"),
         ('said "Ajo blanco".', 'said "￭ Ajo blanco ￭" ￭.'),
         ("U.S. 3.5kg 1990s", "U ￭.￭ S ￭. 3.5 ￭kg 1990s"),
-        ("a  b", "a ▁20-20 b"),
-        ("a ￭b", "a ▁20-ffed b"),
-        ("▁20", "▁￭ 20"),
         ("I\u0307stanbul", "I\u0307stanbul"),
     ],
 )
@@ -40,22 +37,13 @@ def test_tokens(text: str, tokens: str) -> None:
     assert tokens_of(text) == tokens.split(" ")
 
 
-@given(AWKWARD, st.booleans())
-def test_offsets_are_the_spans_of_the_tokens(text: str, normalise: bool) -> None:
+@given(AWKWARD)
+def test_offsets_are_the_spans_of_the_tokens(text: str) -> None:
     previous = 0
-    for token in tokenise(text, normalise):
+    for token in tokenise(text):
         assert previous <= token.start < token.end <= len(text)
         previous = token.end
-        if not token.text.strip(JOINER).startswith("▁"):
-            assert text[token.start : token.end] == token.text.strip(JOINER)
-
-
-@given(AWKWARD)
-def test_every_string_and_its_offsets_are_reproduced_from_the_tokens(text: str) -> None:
-    tokens = tokenise(text)
-    repeated, spans = detokenise_with_offsets(token.text for token in tokens)
-    assert repeated == text
-    assert spans == [(token.start, token.end) for token in tokens]
+        assert text[token.start : token.end] == token.text.strip(JOINER)
 
 
 @pytest.mark.parametrize(
@@ -72,20 +60,20 @@ def test_every_string_and_its_offsets_are_reproduced_from_the_tokens(text: str) 
     ],
 )
 def test_normalised_spacing(text: str, normalised: str) -> None:
-    assert detokenise(tokens_of(text, normalise=True)) == normalised
+    assert detokenise(tokens_of(text)) == normalised
 
 
 @given(AWKWARD)
-def test_normalised_tokens_have_every_visible_character_and_a_normalised_text(text: str) -> None:
-    tokens = tokens_of(text, normalise=True)
-    assert not any(token.startswith("▁") and len(token.strip(JOINER)) > 1 for token in tokens), "a raw token"
+def test_tokens_have_every_visible_character_and_a_normalised_text(text: str) -> None:
+    tokens = tokens_of(text)
     visible = "".join(char for char in text if not char.isspace() and char != JOINER)
     assert "".join(token.strip(JOINER) for token in tokens) == visible
-    once = detokenise(tokens)
-    assert detokenise(tokens_of(once, normalise=True)) == once
+    once, spans = detokenise_with_offsets(tokens)
+    assert detokenise_with_offsets(tokens_of(once)) == (once, spans)
+    assert spans == [(token.start, token.end) for token in tokenise(once)]
 
 
-@given(st.lists(st.sampled_from(["a", "￭", "￭a", "a￭", "￭￭￭", "▁20", "▁", "▁zz", "▁110000", ""])))
+@given(st.lists(st.sampled_from(["a", "￭", "￭a", "a￭", "￭￭￭", ""])))
 def test_any_token_sequence_has_a_text_and_spans(tokens: list[str]) -> None:
     text, spans = detokenise_with_offsets(tokens)
     assert len(spans) == len(tokens)
@@ -93,11 +81,8 @@ def test_any_token_sequence_has_a_text_and_spans(tokens: list[str]) -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.sampled_from(["▁" + "20-" * 100_000, "1" * 300_000, "n" * 300_000, " " * 300_000, "1." * 150_000, "'" * 300_000])
-)
+@given(st.sampled_from(["20-" * 100_000, "1" * 300_000, "n" * 300_000, " " * 300_000, "1." * 150_000, "'" * 300_000]))
 def test_time_is_linear_in_the_length(text: str) -> None:
-    began = time.perf_counter()
-    assert detokenise(tokens_of(text)) == text
-    detokenise([text])
-    assert time.perf_counter() - began < 20
+    began = time.process_time()
+    assert detokenise(tokens_of(text)) == text.strip()
+    assert time.process_time() - began < 20

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from agggen.alignment import align
-from agggen.corpora.catalogue import load
 from agggen.corpora.json_lines import read_jsonl
 from agggen.corpora.prepared import read_records, write_records
-from agggen.corpora.rejects import Reject
 from agggen.datasets import load_records
 from agggen.errors import RecordError
 from agggen.evaluation.values import check_values
@@ -34,12 +32,6 @@ PUB = Record(
     (Reference("The pub serves Thai food by the riverside."),),
 )
 BERGEN = Record("bergen", (Triple(NO_SUBJECT, "birthPlace", "Bergen"), Triple(NO_SUBJECT, "age", "41")))
-
-
-@pytest.mark.parametrize(("split", "nameless"), [("train", 38), ("dev", 7), ("test", 3)])
-def test_records_of_cleaned_e2e_without_a_name_have_no_subject(data_home: Path, split: str, nameless: int) -> None:
-    records = [item for item in load("e2e-cleaned", split) if not isinstance(item, Reject)]
-    assert sum(record.triples[0].subject == NO_SUBJECT for record in records) == nameless
 
 
 def test_every_file_format_keeps_the_empty_subject(tmp_path: Path) -> None:
@@ -102,13 +94,6 @@ def test_plain_sentences_pass_the_check_without_a_subject() -> None:
     assert fallback_sentence(learned, Triple("Mill", "familyFriendly", "yes")) == "Mill is family friendly."
     assert fallback_sentence(rules, Triple("Mill", "familyFriendly", "yes")) == "Mill: family friendly: yes."
     assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
-
-
-def test_the_check_does_not_require_a_name() -> None:
-    result = Checker().check(PUB, "The pub serves Thai food by the riverside.")
-    assert (result.whole, result.unnamed, result.faults) == (True, (), ())
-    assert "Zoë" in Checker().check(PUB, "The pub Zoë serves Thai food by the riverside.").invented
-    assert [str(triple.object) for triple in Checker().check(PUB, "The pub serves Thai food.").missing] == ["riverside"]
 
 
 @pytest.mark.parametrize("reading", ["published", "plain"])

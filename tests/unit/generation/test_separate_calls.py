@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from agggen.errors import PlanError
 from agggen.generation.config import BeamConfig
-from agggen.generation.generator import Candidates
 from agggen.planning import ScoredPlan, named_plan
 from agggen.records import Plan, Record
 from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, assert_same, generator
@@ -68,18 +66,3 @@ def test_records_with_the_same_beam_settings_are_searched_together(
     untrained.write(RECORDS, untrained.planner.candidates(RECORDS, config=config), [1] * 4, configs)
     first_plans = searches[::2]  # every second search has the other plans of the batch
     assert [(len(tasks), search.config.beam, max_facts) for search, tasks, max_facts in first_plans] == sizes
-
-
-@pytest.mark.parametrize(
-    ("plans", "message"),
-    [
-        ((), "record 'oda' has no candidate plans"),
-        ((((0,), (1,)),), "the plan omits predicate 2"),
-        ((((0, 1), (1, 2)),), "the plan names predicate 1 twice"),
-        ((((0, 1, 2, 3),),), "the plan names predicate 3; the record has 0 to 2"),
-        ((((0, 1, 2), ()),), "group 2 of the plan is empty"),
-    ],
-)
-def test_candidates_of_another_record_are_refused(plans: Any, message: str) -> None:
-    with pytest.raises(PlanError, match=message):
-        generator().write([ODA], [Candidates(tuple(ScoredPlan(plan, 0.0) for plan in plans), "given")], [1], [SHORT])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from agggen.model.batch import CLS, END, FACT, LAST, SEP, UNK, Example, collate
-from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior
+from agggen.model.hmm import Potentials, log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.model.lattice import IMPOSSIBLE, Lattice
 from agggen.model.transformer import DecoderLayer
@@ -50,12 +50,7 @@ def members(mask: int) -> frozenset[int]:
 
 
 def log_sum(values: Iterable[float]) -> float:
-    """Log-sum-exp; -inf without values."""
-    values = [value for value in values if value > -math.inf]
-    if not values:
-        return -math.inf
-    top = max(values)
-    return top + math.log(math.fsum(math.exp(value - top) for value in values))
+    return torch.tensor([*values], dtype=torch.float64).logsumexp(0).item()
 
 
 # --- the HMM: enumeration of all paths ---
@@ -91,22 +86,18 @@ def marginals(paths: Sequence[tuple[float, Path]], fact: int) -> dict[State, flo
     return {state: math.exp(log_sum(values) - normaliser) for state, values in totals.items()}
 
 
-def check_inference(
-    potentials: Potentials, lattice: Lattice, paths: Sequence[Sequence[tuple[float, Path]]], k: int
-) -> None:
-    """Compares likelihood, posterior and k best paths with the enumerated paths of each row."""
+def check_inference(potentials: Potentials, lattice: Lattice, paths: Sequence[Sequence[tuple[float, Path]]]) -> None:
+    """Compares likelihood, posterior and best path with the enumerated paths of each row."""
     likelihoods, posteriors = log_likelihood(potentials, lattice).tolist(), posterior(potentials, lattice)
-    totals, chosen = k_best_paths(potentials, lattice, k)
+    totals, best = viterbi(potentials, lattice)
     for row, (row_paths, length) in enumerate(zip(paths, potentials.lengths.tolist(), strict=True)):
         assert likelihoods[row] == pytest.approx(log_sum(total for total, _ in row_paths), abs=1e-9)
         for t, actual in enumerate(posteriors[row].tolist()):
             expected = marginals(row_paths, t) if t < length else {}
             assert actual == pytest.approx([expected.get(state, 0.0) for state in lattice.states], abs=1e-9)
-        for rank, (total, path) in enumerate(row_paths[:k]):
-            states = chosen[row, rank].tolist()
-            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
-            assert tuple(lattice.states[s] for s in states[:length]) == path and {*states[length:]} <= {-1}
-        assert (totals[row, len(row_paths) :] <= IMPOSSIBLE / 2).all() and (chosen[row, len(row_paths) :] == -1).all()
+        (total, path), states = row_paths[0], best[row].tolist()
+        assert totals[row].item() == pytest.approx(total, abs=1e-9)
+        assert tuple(lattice.states[s] for s in states[:length]) == path and {*states[length:]} <= {-1}
 
 
 # --- transitions: the formulas for single states ---
@@ -245,36 +236,6 @@ def random_example(seed: int, n_triples: int, fact_lengths: Sequence[int]) -> Ex
     return Example(f"r{seed}", tuple(source), tuple(triple), tuple(role), predicates, facts)
 
 
-def next_token_by_formula(
-    model: JointModel, example: Example, hidden: Tensor, last: int, keys: Tensor, group: frozenset[int]
-) -> dict[int, float]:
-    """The probability of each next token after `last` for the set `group`; `hidden` (D,) is the decoder's state.
-
-    The copy gate mixes the softmax over output words with attention over the group's source tokens, in which words that
-    follow `last` have a bonus. `OTHER_WORDS` has the probability of UNK.
-    """
-    logits = (model.embedding.weight[: model.n_output] @ hidden + model.output_bias).tolist()
-    total = log_sum(logits)
-    gate = 1 / (1 + math.exp(-float(model.copy_gate(hidden)))) if model.config.copy else 1.0
-    probabilities = {word: gate * math.exp(logit - total) for word, logit in enumerate(logits)}
-    probabilities[OTHER_WORDS] = probabilities[UNK]
-    if not model.config.copy:
-        return probabilities
-    query = model.copy_query(hidden)
-    scores = {
-        m: float(query @ keys[m]) / math.sqrt(model.config.width) for m, t in enumerate(example.triple) if t in group
-    }
-    if model.config.copy_next:
-        for m in scores:
-            if example.source[m - 1] == last and example.source[m] not in (CLS, SEP):
-                scores[m] += float(model.copy_next(hidden))
-    total = log_sum(scores.values())
-    for m, score in scores.items():
-        word = example.source[m]
-        probabilities[word] = probabilities.get(word, 0.0) + (1 - gate) * math.exp(score - total)
-    return probabilities
-
-
 class TokenwiseEmission:
     """log p(y_t | set, x, y_1..t-1) of one example, token by token."""
 
@@ -290,8 +251,7 @@ class TokenwiseEmission:
     def _one_pass(self, inputs: Sequence[int], group: Iterable[int]) -> Tensor:
         """Hidden states (n, D) of all inputs, from one causal pass with the mask of one set."""
         x = self.model.embed_target(torch.tensor([inputs]), torch.arange(len(inputs)), len(inputs))
-        hidden, _ = self.model.decoder(x, self.memory.cross, self._mask(group)[None, None, None])
-        return hidden[0]
+        return self.model.decoder(x, self.memory.cross, self._mask(group)[None, None, None])[0]
 
     def _after_history(self, before: Sequence[int], inputs: Sequence[int], group: Iterable[int]) -> Tensor:
         """Hidden states (n, D) of `inputs` after `before`, which sees all triples; without caches."""
@@ -332,4 +292,31 @@ class TokenwiseEmission:
         return total
 
     def next_token(self, hidden: Tensor, last: int, group: frozenset[int]) -> dict[int, float]:
-        return next_token_by_formula(self.model, self.example, hidden, last, self.memory.copy_keys[0], group)
+        """The probability of each next token after `last` for the set `group` and decoder state `hidden` (D,).
+
+        The copy gate mixes the softmax over output words with attention over the group's source tokens, in which words
+        that follow `last` have a bonus. `OTHER_WORDS` has the probability of UNK.
+        """
+        model, example, keys = self.model, self.example, self.memory.copy_keys[0]
+        logits = (model.embedding.weight[: model.n_output] @ hidden + model.output_bias).tolist()
+        total = log_sum(logits)
+        gate = 1 / (1 + math.exp(-float(model.copy_gate(hidden)))) if model.config.copy else 1.0
+        probabilities = {word: gate * math.exp(logit - total) for word, logit in enumerate(logits)}
+        probabilities[OTHER_WORDS] = probabilities[UNK]
+        if not model.config.copy:
+            return probabilities
+        query = model.copy_query(hidden)
+        scores = {
+            m: float(query @ keys[m]) / math.sqrt(model.config.width)
+            for m, t in enumerate(example.triple)
+            if t in group
+        }
+        if model.config.copy_next:
+            for m in scores:
+                if example.source[m - 1] == last and example.source[m] not in (CLS, SEP):
+                    scores[m] += float(model.copy_next(hidden))
+        total = log_sum(scores.values())
+        for m, score in scores.items():
+            word = example.source[m]
+            probabilities[word] = probabilities.get(word, 0.0) + (1 - gate) * math.exp(score - total)
+        return probabilities

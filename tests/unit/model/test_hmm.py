@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior
+from agggen.model.hmm import Potentials, log_likelihood, posterior, viterbi
 from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
 from tests.unit.model.enumeration import check_inference, paths_of
 
@@ -51,20 +51,11 @@ def problems(draw: st.DrawFn) -> tuple[Potentials, Lattice]:
     return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)), draw(st.booleans()))
 
 
-@given(problems(), st.integers(1, 6))
+@given(problems())
 @settings(deadline=None, max_examples=80)
-def test_likelihood_posterior_and_best_paths_equal_enumeration(problem: tuple[Potentials, Lattice], k: int) -> None:
+def test_likelihood_posterior_and_best_path_equal_enumeration(problem: tuple[Potentials, Lattice]) -> None:
     potentials, states = problem
-    paths = [paths_of(potentials, states, row) for row in range(len(potentials.lengths))]
-    check_inference(potentials, states, paths, k)
-
-
-def test_k_best_includes_paths_with_equal_scores() -> None:
-    states = build_lattice(2, 1)
-    potentials = Potentials(torch.zeros(1, 2), torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), torch.tensor([2]))
-    totals, chosen = k_best_paths(potentials, states, 4)
-    assert totals.tolist() == [[0.0] * 4]
-    assert sorted(map(tuple, chosen[0].tolist())) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    check_inference(potentials, states, [paths_of(potentials, states, row) for row in range(len(potentials.lengths))])
 
 
 def test_gradients_of_a_pruned_ragged_batch() -> None:
@@ -90,10 +81,10 @@ def test_gradients_of_a_pruned_ragged_batch() -> None:
 def test_paths_and_posteriors_in_inference_mode() -> None:
     """Both are computed by autograd, which inference mode disables."""
     potentials, states = random_potentials(9, [3, 2], [2, 3], 3, prune=True)
-    expected = posterior(potentials, states), *k_best_paths(potentials, states, 3)
+    expected = posterior(potentials, states), *viterbi(potentials, states)
     with torch.inference_mode():
         inside = Potentials(*(tensor.clone() for tensor in potentials))
-        actual = posterior(inside, states), *k_best_paths(inside, states, 3)
+        actual = posterior(inside, states), *viterbi(inside, states)
     for a, b in zip(expected, actual, strict=True):
         torch.testing.assert_close(a, b)
 

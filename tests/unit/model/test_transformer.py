@@ -53,40 +53,30 @@ def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None
     model, length = decoder(layers), sum(pieces)
     x, source = draw(2, length, WIDTH), draw(2, 4, WIDTH, seed=1)
     memory, visible = model.memory_keys_values(source), mask_of([True] * 4, [True, False, True, False])
-    full_pass, caches = model(x, memory, visible)
-    past, hidden, begin = None, [], 0
+    empty = draw(2, HEADS, 0, WIDTH // HEADS)
+    caches, hidden, begin = [Cache.of((empty, empty)) for _ in range(layers)], [], 0
     for size in pieces:
         causal = torch.ones(length, length, dtype=torch.bool).tril()[begin : begin + size, : begin + size]
-        output, past = model(x[:, begin : begin + size], memory, visible, past, causal[None, None])
+        hidden.append(model(x[:, begin : begin + size], memory, visible, caches, causal[None, None]))
         begin += size
-        hidden.append(output)
-    torch.testing.assert_close(torch.cat(hidden, 1), full_pass, atol=1e-12, rtol=0)
-    assert past is not None
-    for actual, other in zip(past, caches, strict=True):
-        torch.testing.assert_close(actual, other, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_keys_values_only_are_the_caches_of_a_causal_pass(layers: int) -> None:
-    model = decoder(layers)
-    x, memory, visible = draw(2, 5, WIDTH), model.memory_keys_values(draw(2, 3, WIDTH, seed=1)), mask_of([True] * 3)
-    for actual, other in zip(model.keys_values_only(x, memory, visible), model(x, memory, visible)[1], strict=True):
-        torch.testing.assert_close(actual, other, atol=1e-12, rtol=0)
+    torch.testing.assert_close(torch.cat(hidden, 1), model(x, memory, visible), atol=1e-12, rtol=0)
+    for cache, expected in zip(caches, model.keys_values_only(x, memory, visible), strict=True):
+        torch.testing.assert_close(cache.keys_values(), expected, atol=1e-12, rtol=0)
 
 
 def test_a_position_sees_neither_later_ones_nor_hidden_source_tokens() -> None:
     model = decoder()
     x, source, visible = draw(1, 4, WIDTH), draw(1, 3, WIDTH, seed=1), mask_of([True, False, True])
-    expected, _ = model(x, model.memory_keys_values(source), visible)
+    expected = model(x, model.memory_keys_values(source), visible)
     later, hidden, seen = x.clone(), source.clone(), source.clone()
     later[0, 3, 0] += 1
     hidden[0, 1, 0] += 1
     seen[0, 2, 0] += 1
-    changed, _ = model(later, model.memory_keys_values(source), visible)
+    changed = model(later, model.memory_keys_values(source), visible)
     assert torch.equal(changed[0, :3], expected[0, :3])
     assert not torch.allclose(changed[0, 3], expected[0, 3])
-    assert torch.equal(model(x, model.memory_keys_values(hidden), visible)[0], expected)
-    assert not torch.allclose(model(x, model.memory_keys_values(seen), visible)[0], expected)
+    assert torch.equal(model(x, model.memory_keys_values(hidden), visible), expected)
+    assert not torch.allclose(model(x, model.memory_keys_values(seen), visible), expected)
 
 
 @pytest.mark.parametrize("width", [8, 7])
