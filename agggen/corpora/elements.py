@@ -16,8 +16,6 @@ plans is .90 (.91 in dev); the mean NMI of a reference plan and the more similar
 knowledge, the texts by a random grammar. The demo and the learning tests use this corpus.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

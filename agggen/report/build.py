@@ -1,12 +1,10 @@
 """Builds a report from texts and scores: rows, comparison with published systems, breakdowns."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from agggen.alignment import align
-from agggen.evaluation.published import Board, PublishedSystem
+from agggen.evaluation.published import Board
 from agggen.evaluation.segments import SegmentStatistics
 from agggen.evaluation.values import CheckedValues
 from agggen.facts import FactSegmenter
@@ -25,11 +23,7 @@ def rows_of(
     facts: Sequence[Sequence[WrittenFact]],
     scores: Mapping[str, Sequence[float]],
 ) -> list[Row]:
-    """A row per record, with slot errors (reading "plain") if all predicates are slots of E2E.
-
-    Args:
-        scores: the score of each text, by metric.
-    """
+    """A row per record, with slot errors (reading "plain") if all predicates are slots of E2E."""
     has_slots = all(slot_of(triple.predicate) for record in records for triple in record.triples)
     rows = []
     for index, (record, text) in enumerate(zip(records, texts, strict=True)):
@@ -63,10 +57,8 @@ def build(
 ) -> Report:
     """Builds a report, with breakdowns of the scores by triples, category, predicate and group size.
 
-    Args:
-        statistics: the metrics of protocol `plain` for the texts of `rows`.
-        references: the result of `reference_groups`.
-        published: the comparison with published systems or None, and the report's `published_note`.
+    `statistics` are the metrics of protocol `plain`, `references` the result of `reference_groups`, and `published` the
+    comparison with published systems or None, and the report's `published_note`.
     """
     triples, triples_chart = by_triples(rows, statistics)
     predicates, predicates_chart = by_predicate(rows)
@@ -108,7 +100,10 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
     names = list(dict.fromkeys(name for system in board.systems for name in system.scores))
     our_scores = {name: scores[name] for name in names if name in scores}
     our_values = {name: score.value for name, score in our_scores.items()}
-    systems = [(system.name, system.scores, source_of(system)) for system in board.systems]
+    systems = [
+        (system.name, system.scores, system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}")
+        for system in board.systems
+    ]
     rows: list[dict[str, Cell]] = [
         {"system": name, **{metric: system_scores.get(metric) for metric in names}, "source": source}
         for name, system_scores, source in (*systems, (OUR_NAME, our_values, "computed here"))
@@ -118,8 +113,3 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
     signatures = "; ".join(f"{name} {score.signature}" for name, score in our_scores.items())
     note = f"Published: {board.method}. Ours: protocol {board.protocol} on raw texts ({signatures})."
     return Table(title, rows), note
-
-
-def source_of(system: PublishedSystem) -> str:
-    """The source of a published system's scores, with the number of runs if they are means."""
-    return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"

@@ -1,7 +1,5 @@
 """Bundles: lossless round trip, no pickles; modified and inconsistent files are refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

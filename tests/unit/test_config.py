@@ -1,7 +1,5 @@
 """Presets, overrides and invalid settings of toy dataclasses."""
 
-from __future__ import annotations
-
 import enum
 import json
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Training on this machine: preparation of records, files of a run, exact resume, rejects and invalid settings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Parquet form of a corpus: lossless, atomic; damaged, modified and foreign files are refused."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory

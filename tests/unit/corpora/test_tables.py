@@ -1,7 +1,5 @@
 """Users' tables as records: long, wide and nested forms, column names, invalid rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date, datetime
 from functools import reduce
@@ -177,11 +175,6 @@ def test_a_record_in_a_data_frame_may_have_arrays_and_empty_cells() -> None:
 )
 def test_cells_become_text(cell: object, text: str | None) -> None:
     assert text_of(cell) == text
-
-
-def test_a_cell_of_another_type_is_refused() -> None:
-    with pytest.raises(RecordError, match="a cell has the type bytes"):
-        text_of(b"x")
 
 
 FILES = {

@@ -1,7 +1,5 @@
 """The review table: written by `agggen check`, corrected, and read back as training data."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
