@@ -58,7 +58,7 @@ def load_config(
     for override in overrides:
         settings.read_override(override)
     try:
-        # Pydantic's strict mode accepts a list for a tuple, and a string for a path or enum, only in JSON input.
+        # Pydantic's strict mode accepts a list for a tuple, and a string for a path, only in JSON input.
         return TypeAdapter(cls).validate_json(json.dumps(settings.values, default=str), strict=True)
     except ValidationError as error:
         problems = [settings.explain(detail) for detail in error.errors(include_url=False)]

@@ -1,10 +1,6 @@
 """Loads records from corpora of the catalogue, files, folders, DataFrames, Arrow tables and lists.
 
-    load_records(source)    the records
-    load_dataset(source)    the records by split, and the rejects
-
-Files may be CSV, TSV, JSON, JSON lines or Parquet, in the forms of `agggen.corpora.tables`. A source without splits is
-divided 80/10/10 (`divide`).
+Files may be CSV, TSV, JSON, JSON lines or Parquet, in the forms of `agggen.corpora.tables`.
 """
 
 import hashlib

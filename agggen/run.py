@@ -169,8 +169,7 @@ def prepare(
 
     Raises:
         ConfigError: the bundle's sizes differ from ``model``, or its vocabulary setting from ``text``.
-        BundleError: there is no bundle at ``training.start``.
-        CorpusError: more than `max_reject_share` of a split's references are rejected.
+        CorpusError: more than the share `max_reject_share` of a split's references is rejected.
         TrainingError: no training or no development record has a reference text, or all are rejected.
         RecordError: ``facts.source`` is corpus and a reference has no facts.
     """

@@ -4,12 +4,9 @@
     record  triples, references               see `Record.of`
     wide    any other keys                    one record per row; the other columns are predicates, their cells objects
 
-In a wide row, the column ``name`` or ``title`` contains the subject. Nested objects are flattened, so that
-``{"director": {"name": "X"}}`` has the predicate ``director_name``; lists become one triple per item; whitespace in
-predicates becomes ``_``. Empty cells and columns without a name are ignored. The columns ``text``, ``text2``,
-``reference``, ... contain reference texts, ``split`` and ``category`` the record's split and category. Rows with the
-same id (or, without ids, the same triples) form one record with several texts. A review table
-(`agggen.report.review`) has the record form, with ``triples`` as JSON and the text in ``corrected``.
+"Your own data" in agggen/README.md describes them. The columns ``text``, ``text2``, ``reference``, ... contain
+reference texts; columns without a name are ignored. A review table (`agggen.report.review`) has the record form, with
+``triples`` as JSON and the text in ``corrected``.
 """
 
 import json
