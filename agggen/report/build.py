@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from agggen.alignment import align
-from agggen.evaluation.published import Board
+from agggen.evaluation.published import Board, PublishedSystem
 from agggen.evaluation.segments import SegmentStatistics
 from agggen.evaluation.values import CheckedValues
 from agggen.facts import FactSegmenter
@@ -100,10 +100,7 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
     names = list(dict.fromkeys(name for system in board.systems for name in system.scores))
     our_scores = {name: scores[name] for name in names if name in scores}
     our_values = {name: score.value for name, score in our_scores.items()}
-    systems = [
-        (system.name, system.scores, system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}")
-        for system in board.systems
-    ]
+    systems = [(system.name, system.scores, source_of(system)) for system in board.systems]
     rows: list[dict[str, Cell]] = [
         {"system": name, **{metric: system_scores.get(metric) for metric in names}, "source": source}
         for name, system_scores, source in (*systems, (OUR_NAME, our_values, "computed here"))
@@ -113,3 +110,8 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
     signatures = "; ".join(f"{name} {score.signature}" for name, score in our_scores.items())
     note = f"Published: {board.method}. Ours: protocol {board.protocol} on raw texts ({signatures})."
     return Table(title, rows), note
+
+
+def source_of(system: PublishedSystem) -> str:
+    """The source of a published system's scores, with the number of runs if they are means."""
+    return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"
