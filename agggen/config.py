@@ -113,10 +113,7 @@ class _Settings:
     def read_preset(
         self, preset: str | Path, package: str, base: Traversable | Path | None = None, extended_by: Sequence[str] = ()
     ) -> None:
-        """Reads the presets that `preset` extends, then `preset` (a path is relative to the folder `base`).
-
-        `extended_by` are the presets that led to this one by ``extends``, to detect cycles.
-        """
+        """Reads the presets that `preset` extends, then `preset`; a path is relative to the folder `base`."""
         is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
         if is_file:
             path: Traversable | Path = base.joinpath(str(preset)) if base else Path(preset)

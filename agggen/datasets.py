@@ -169,13 +169,10 @@ def _unknown_source(path: Path) -> str:
 
 
 def _split_files(folder: Path) -> dict[str, Path]:
-    """The files of a folder by split: every Parquet file, and other files that are named after a standard split.
-
-    In the output of `agggen segment`, each split is a folder of Parquet files.
-    """
+    """The files of a folder by split: every Parquet file, and other files that are named after a standard split."""
     from agggen.corpora.prepared import MANIFEST, listed_parts
 
-    if segmented := listed_parts(folder / MANIFEST):
+    if segmented := listed_parts(folder / MANIFEST):  # by `agggen segment`: each split is a folder of Parquet files
         return {split_name(split): folder / split for split in segmented}
     files: dict[str, Path] = {}
     for suffix in SUFFIXES:

@@ -138,10 +138,7 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `raw` of the boundaries in `tokenised`, both texts without whitespace; None if too dissimilar.
-
-    `space_after` states whether whitespace follows each character of the raw text (except the last).
-    """
+    """The positions in `raw` of the boundaries in `tokenised`, without whitespace; None if too dissimilar."""
     matcher = SequenceMatcher(None, tokenised, raw, autojunk=False)
     if matcher.ratio() < _MIN_SIMILARITY:
         return None

@@ -1,7 +1,4 @@
-"""The catalogue of corpora: descriptions, files and readers.
-
-Files are below the data home (``AGGGEN_DATA_HOME``, by default ``~/.cache/agggen/data``), one folder per corpus.
-"""
+"""The catalogue of corpora: descriptions, files (one folder per corpus below the data home) and readers."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -24,7 +24,6 @@ Progress = Callable[[str, int, int | None], None]  # of (path of the file, recei
 _CHUNK = 1 << 16
 _TIMEOUT = 30  # seconds without data after which a request fails
 _RETRY_DELAYS = (1, 2, 4)  # seconds before the first, second and third retry of a request; the next failure is an error
-_OFFLINE_ADVICE = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +56,7 @@ def read_manifest(name: str) -> tuple[RemoteFile, ...]:
 
 
 def fetch(name: str, progress: Progress | None = None) -> FetchReport:
-    """Downloads a corpus into the data home; valid files are not downloaded again.
-
-    Raises CorpusError if the corpus is unknown or must be copied by users, the network fails, or a SHA-256 is wrong.
-    """
+    """Downloads a corpus into the data home, except valid files; CorpusError for any failure."""
     corpus = get_corpus(name)
     folder = data_home() / (corpus.folder or "")
     if corpus.copied_from:
@@ -112,4 +108,5 @@ def _download(file: RemoteFile, progress: Progress) -> bytes:
         if delay is None:
             break
         time.sleep(delay)
-    raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {_OFFLINE_ADVICE}")
+    advice = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
+    raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {advice}")

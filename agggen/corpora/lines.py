@@ -17,10 +17,7 @@ Source = Path | str | BinaryIO  # a path, or an open binary stream (standard inp
 
 @contextmanager
 def open_source(source: Source, name: str | None = None) -> Iterator[tuple[BinaryIO, str]]:
-    """The binary stream of `source`, and its name for messages. An open stream is not closed.
-
-    Raises CorpusError if the file is missing, a folder, or not readable.
-    """
+    """The binary stream of `source`, which stays open if it is a stream, and its name; CorpusError if not readable."""
     if not isinstance(source, Path | str):
         yield source, name or str(getattr(source, "name", "<stream>"))
         return

@@ -86,10 +86,7 @@ class TextScores:
 def text_scores(
     text_metrics: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0
 ) -> TextScores:
-    """Scores the text of each record by the chosen protocol and by protocol `plain`.
-
-    Raises AggGenError if a requested metric cannot be computed, or a record has no reference.
-    """
+    """Scores the text of each record by the chosen protocol and by protocol `plain`."""
     references = [[reference.text for reference in record.references] for record in records]
     plain_statistics = measure(PLAIN, texts, references)
     reasons: dict[str, str] = {}

@@ -1,7 +1,4 @@
-"""Breakdowns of the scores by number of triples, category, predicate and group size.
-
-BLEU and chrF are corpus scores of each part, so their mean is not the score of the corpus.
-"""
+"""Breakdowns of the scores by number of triples, category, predicate and group size."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
