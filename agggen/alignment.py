@@ -9,8 +9,6 @@ numbers without thousands separators and trailing zeros, dates as year, month na
 five letters (created/creator, publisher/published). Function words are omitted.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -23,9 +21,7 @@ from agggen.records import Record
 from agggen.text.linearise import CAMEL_CASE
 from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
-STEM_LENGTH = 5
-_MIN_OVERLAP = 0.5
-"""Minimum fraction of a triple's words that a fact must contain for a hard alignment."""
+_MIN_OVERLAP = 0.5  # minimum fraction of a triple's words that a fact must contain for a hard alignment
 
 _SYNONYMS = {
     **{month[:3]: month for month in MONTHS},
@@ -64,7 +60,7 @@ def _normal_form(word: str) -> str:
     word = _SYNONYMS.get(word, word)
     if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
         word = word[:-1]
-    return word[:STEM_LENGTH]
+    return word[:5]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -99,10 +95,8 @@ def triple_words(predicate: str, value: str) -> tuple[tuple[str, ...], tuple[str
 class Alignment:
     """The alignment of J triples, in the record's order, to T facts, in text order."""
 
-    overlap: tuple[tuple[float, ...], ...]
-    """(J, T): the fraction of the triple's predicate and object words that the fact contains, in [0, 1]."""
-    fact_of: tuple[int | None, ...]
-    """(J,): the index of the fact that expresses the triple; None if no fact shares a word with it."""
+    overlap: tuple[tuple[float, ...], ...]  # (J, T): the fraction of predicate and object words that the fact contains
+    fact_of: tuple[int | None, ...]  # (J,): the fact that expresses the triple; None if no fact shares a word with it
 
 
 def align(
@@ -117,8 +111,7 @@ def align(
         complete: also align triples without overlap, as the paper does: to the first fact without triples or, if
             every fact has triples, to the fact with the largest overlap with the subject.
 
-    Raises:
-        AggGenError: there are no facts.
+    Raises AggGenError if there are no facts.
     """
     if not facts:
         raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
@@ -163,17 +156,13 @@ def _overlaps(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tu
 
 @dataclass(frozen=True, slots=True)
 class HardAlignment:
-    """Constraints on the group of each fact, which allow at least one group per fact.
-
-    A group (a set of triple indices) is allowed for fact t if it contains all of ``required[t]``, none of
-    ``forbidden[t]`` and at most `max_size` triples.
-    """
+    """A group of triple indices is allowed for fact t if it contains all of ``required[t]``, none of ``forbidden[t]``
+    and at most `max_size` triples; at least one group per fact is allowed."""
 
     required: tuple[frozenset[int], ...]
     forbidden: tuple[frozenset[int], ...]
     max_size: int
-    fact_of: tuple[int | None, ...]
-    """(J,): the fact to which the triple is hard-aligned; None if there is none."""
+    fact_of: tuple[int | None, ...]  # (J,): the fact to which the triple is hard-aligned; None if there is none
 
 
 def hard_constraints(
@@ -192,9 +181,6 @@ def hard_constraints(
     Each fact keeps at least one group: if all triples would be forbidden in a fact, none is forbidden. If a fact
     requires more triples than the size limit, the limit is raised up to `max_size`; of more than `max_size` required
     triples, those with the largest overlap stay required and the others become optional.
-
-    Raises:
-        AggGenError: there are no facts.
     """
     alignment = align(record, facts, complete=False)
     if mode == "paper":

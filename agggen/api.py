@@ -1,7 +1,5 @@
 """Models: training, loading, planning, generation, checks and alignment."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -60,15 +58,12 @@ class Model:
     def plan(self, records: Any, k: int = 5, **settings: Any) -> Any:
         """The `k` most probable plans of each record, best first (`Results` of `PlannedRecord`).
 
-        With ``planner="sample"``, `k` plans are sampled from p(plan | record) instead.
-
-        Raises:
-            PlanError, RecordError: a record cannot be planned.
+        With ``planner="sample"``, `k` plans are sampled from p(plan | record) instead. Raises PlanError or RecordError
+        if a record cannot be planned.
         """
         all_records, is_single = _record_list(records)
-        planned: list[Results[PlannedRecord]] = [
-            Results(plans) for plans in self.generator.planner.plan(all_records, k, self.settings(**settings))
-        ]
+        plans = self.generator.planner.plan(all_records, k, self.settings(**settings))
+        planned: list[Results[PlannedRecord]] = list(map(Results, plans))
         return planned[0] if is_single else Results(planned)
 
     def generate(
@@ -211,9 +206,7 @@ def adapt(
         output, callbacks, progress, max_reject_share: see `train`.
         settings: override the settings of the bundle and of the preset ``adapt``; the model's sizes cannot change.
 
-    Raises:
-        RegistryError, StorageError: see `load_model`.
-        BundleError, ConfigError, CorpusError, StoppedError, TrainingError: see `load_model` and `train`.
+    Raises the errors of `load_model` and `train`.
     """
     address = model.path if isinstance(model, Model) else model
     note = print_to_stderr if progress is True else lambda message: None
@@ -237,9 +230,8 @@ def _train_in_folder(
     if bundle_path.exists() and not finished:
         raise BundleError(f"{bundle_path} is not a bundle (no manifest.json): remove it, or choose another output")
     if run_file.is_file():
-        check_unchanged(
-            json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output"
-        )
+        stored = json.loads(run_file.read_text(encoding="utf-8"))
+        check_unchanged(stored, identity, f"the run in {folder}", "another output")
     elif not finished:
         folder.mkdir(parents=True, exist_ok=True)
         run_file.write_text(json.dumps(identity, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -247,14 +239,8 @@ def _train_in_folder(
         on_event = ProgressLines() if progress is True else progress or None
         callbacks = [*callbacks, *([EventReporter(on_event)] if on_event else [])]
         with StopRequest() as stop:
-            prepared = prepare(
-                config,
-                data.train,
-                data.dev,
-                max_reject_share,
-                data.start.bundle if data.start else None,
-                data.replay,
-            )
+            start = data.start.bundle if data.start else None
+            prepared = prepare(config, data.train, data.dev, max_reject_share, start, data.replay)
             if rejects := [*chain(*data.rejects.values(), *prepared.rejects.values())]:
                 write_rejects(folder / "rejects.jsonl", rejects)
             try:

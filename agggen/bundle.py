@@ -11,8 +11,6 @@ Loading an untrusted bundle cannot run code, since it contains no pickles. A bun
 can run code and is only loaded with explicit permission. A file that does not match the manifest is an error.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import math
@@ -45,8 +43,7 @@ T = TypeVar("T")
 _REQUIRED_KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
 FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json", _LEXICON)
-CRITIC_FILES = ("critic.json", "weights.safetensors")
-"""The files of a critic (`agggen.verification.critic`), which is stored and registered like a bundle."""
+CRITIC_FILES = ("critic.json", "weights.safetensors")  # a critic is stored and registered like a bundle
 
 
 @dataclass(frozen=True)
@@ -64,11 +61,7 @@ class Bundle:
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
 
     def generator(self, device: str = "cpu") -> Generator:
-        """A generator with the bundle's inference settings and its model, which is copied if it is on another device.
-
-        Raises:
-            ConfigError: the device is not available (`device_of`).
-        """
+        """A generator with the bundle's inference settings, and its model or, on another device, a copy of it."""
         model, torch_device = self.model, device_of(device)
         if torch_device != next(model.parameters()).device:
             model = copy.deepcopy(model).to(torch_device)
@@ -91,12 +84,7 @@ class Bundle:
 
 
 def save_bundle(path: Path | str, bundle: Bundle) -> str:
-    """Writes the bundle to the folder `path` atomically, and returns its fingerprint.
-
-    Raises:
-        BundleError: `path` exists.
-        OSError: a file cannot be written.
-    """
+    """Writes the bundle to the new folder `path` atomically, and returns its fingerprint; BundleError if it exists."""
     path = Path(path)
     if path.exists():
         raise BundleError(f"{path} exists already; a bundle is never overwritten: choose another folder or remove it")
@@ -171,18 +159,12 @@ def check_bundle(path: Path | str) -> None:
         if not file.is_file():
             raise BundleError(f"the bundle {path} is incomplete: {name} is missing")
         if manifest.get(name) != _manifest_entry(file):
-            raise BundleError(
-                f"{file} does not match {path / 'manifest.json'} (size or SHA-256 differ): one of the two was changed "
-                "after the bundle was saved"
-            )
+            problem = f"{file} does not match {path / 'manifest.json'} (size or SHA-256 differ)"
+            raise BundleError(f"{problem}: one of the two was changed after the bundle was saved")
 
 
 def describe_bundle(path: Path | str) -> dict[str, Any]:
-    """The content of bundle.json, after `check_bundle`.
-
-    Raises:
-        BundleError: see `check_bundle`; or the bundle is a critic, or has another format version.
-    """
+    """The content of bundle.json, after `check_bundle`; BundleError for a critic and for another format version."""
     check_bundle(path)
     if not (Path(path) / "bundle.json").is_file():
         raise BundleError(f"{path} is a critic, not a model that generates texts; give a bundle of `agggen train`")
@@ -194,11 +176,7 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
 
 
 def load_bundle(path: Path | str) -> Bundle:
-    """Reads a bundle after `check_bundle`.
-
-    Raises:
-        BundleError: see `describe_bundle`; or the files are inconsistent with each other.
-    """
+    """Reads a bundle after `check_bundle`; BundleError if its files are inconsistent with each other."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -239,9 +217,8 @@ def _from_json(section: type[T], values: Mapping[str, Any], path: Path) -> T:
     """The dataclass `section` with `values` from the bundle at `path`; raises BundleError for an unknown key."""
     known_keys = {f.name for f in fields(section)}  # type: ignore[arg-type]
     if unknown := sorted(set(values) - known_keys):
-        raise BundleError(
-            f"{path}/bundle.json has {unknown[0]!r}, which is not a key of this version's {section.__name__}"
-        )
+        problem = f"which is not a key of this version's {section.__name__}"
+        raise BundleError(f"{path}/bundle.json has {unknown[0]!r}, {problem}")
     return section(**values)
 
 

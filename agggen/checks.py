@@ -1,7 +1,5 @@
 """Checks texts of any system against records, by rules (`agggen.verification.check`) and with a learned critic."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
@@ -28,10 +26,8 @@ class CheckedText(PrettyPrinted):
 
     record: Record
     text: str
-    result: TextCheck
-    """The result of the rule-based check, which is strict about values but does not check relations."""
-    judgement: Judgement
-    """The learned critic's verdict on each triple, and its scores of the text."""
+    result: TextCheck  # the result of the rule-based check, which is strict about values but does not check relations
+    judgement: Judgement  # the learned critic's verdict on each triple, and its scores of the text
 
     @property
     def said(self) -> tuple[Triple, ...]:
@@ -98,9 +94,7 @@ class CheckedText(PrettyPrinted):
         return {
             "id": self.record.id,
             "text": self.text,
-            "values": {
-                name: value.kind for name, value in zip(self.record.predicates, self.result.values, strict=True)
-            },
+            "values": dict(zip(self.record.predicates, (value.kind for value in self.result.values), strict=True)),
             "scores": {name: round(score, 4) for name, score in self.scores.items()},
             "risk": round(self.risk, 4),
             "triples": verdicts,
@@ -135,8 +129,7 @@ def check_all(
 ) -> list[CheckedText]:
     """Checks each text against its record, by default without a lexicon and with the shipped critic.
 
-    Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
+    Raises AggGenError if the numbers of records and texts differ, or are zero.
     """
     checker, critic = checker or Checker(), critic or shipped_critic()
     judgements = critic.judge(records, texts)

@@ -10,8 +10,6 @@ only an integer for a float and an unquoted number for a string are converted. S
 number, ``no`` is a string).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import hashlib
@@ -32,8 +30,6 @@ from agggen.yaml12 import compose, construct, is_null, is_number
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
-SourceOf = Callable[[yaml.Node], str]
-"""A function that names the source of a YAML node in error messages: file and line, or the override."""
 
 PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
@@ -62,7 +58,7 @@ def load_config(
     for override in overrides:
         settings.read_override(override)
     try:
-        # Pydantic's strict mode accepts a list for a tuple, and a string for a path or enum, only in JSON input.
+        # Pydantic's strict mode accepts a list for a tuple, and a string for a path, only in JSON input.
         return TypeAdapter(cls).validate_json(json.dumps(settings.values, default=str), strict=True)
     except ValidationError as error:
         problems = [settings.explain(detail) for detail in error.errors(include_url=False)]
@@ -115,18 +111,9 @@ class _Settings:
         self.sources: dict[tuple[str, ...], str] = {}
 
     def read_preset(
-        self,
-        preset: str | Path,
-        package: str,
-        base: Traversable | Path | None = None,
-        extended_by: tuple[str, ...] = (),
+        self, preset: str | Path, package: str, base: Traversable | Path | None = None, extended_by: Sequence[str] = ()
     ) -> None:
-        """Reads the presets that `preset` extends, then `preset`.
-
-        Args:
-            base: the folder to which `preset` is relative if it is a path.
-            extended_by: the presets that led to this one by ``extends``, to detect cycles.
-        """
+        """Reads the presets that `preset` extends, then `preset`; a path is relative to the folder `base`."""
         is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
         if is_file:
             path: Traversable | Path = base.joinpath(str(preset)) if base else Path(preset)
@@ -172,12 +159,13 @@ class _Settings:
             annotation = _fields(section)[name]
         node = compose(text, source)
         if node is None:
-            raise ConfigError(
-                f"{source} has no value; write {dotted}=null for none, or {dotted}='\"\"' for an empty string"
-            )
+            advice = f"write {dotted}=null for none, or {dotted}='\"\"' for an empty string"
+            raise ConfigError(f"{source} has no value; {advice}")
         self._set(key, node, annotation, lambda _: source)
 
-    def _set(self, key: tuple[str, ...], node: yaml.Node, annotation: Any, source_of: SourceOf) -> None:
+    def _set(
+        self, key: tuple[str, ...], node: yaml.Node, annotation: Any, source_of: Callable[[yaml.Node], str]
+    ) -> None:
         """Sets `key`, of type `annotation`, to the value of `node`; in a section, sets only the keys in `node`."""
         section, source = _section(annotation), source_of(node)
         self.sources[key] = source

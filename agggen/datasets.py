@@ -1,13 +1,7 @@
 """Loads records from corpora of the catalogue, files, folders, DataFrames, Arrow tables and lists.
 
-    load_records(source)    the records
-    load_dataset(source)    the records by split, and the rejects
-
-Files may be CSV, TSV, JSON, JSON lines or Parquet, in the forms of `agggen.corpora.tables`. A source without splits is
-divided 80/10/10 (`divide`).
+Files may be CSV, TSV, JSON, JSON lines or Parquet, in the forms of `agggen.corpora.tables`.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -24,17 +18,15 @@ from agggen.corpora.catalogue import list_corpora, load
 from agggen.corpora.delimited import delimiter_in, read_rows
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source
-from agggen.corpora.rejects import Reject, split_rejects
+from agggen.corpora.rejects import Reject, split_rejects, write_rejects
 from agggen.corpora.tables import Columns, Table, read_table, split_name
 from agggen.errors import CorpusError, hint
 from agggen.records import Record
 
-SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
-"""The suffixes of files with records."""
+SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")  # the suffixes of files with records
 _STANDARD_SPLITS = ("train", "dev", "test")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_REMOTE_READER = "agggen_platform.remote_corpora:read_remote"
-"""The function that reads corpora in object stores; it is in agggen_platform, which has the clients of the stores."""
+_REMOTE_READER = "agggen_platform.remote_corpora:read_remote"  # agggen_platform has the clients of object stores
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,8 +35,7 @@ class Dataset:
 
     name: str
     splits: Mapping[str, list[Record]]
-    rejects: Mapping[str, list[Reject]] = field(default_factory=dict)
-    """The rejects by split, or by the dataset's name if its source is not one file per split."""
+    rejects: Mapping[str, list[Reject]] = field(default_factory=dict)  # by split, or by `name` if in one source
 
     @property
     def train(self) -> list[Record]:
@@ -72,7 +63,6 @@ class Dataset:
     def save(self, folder: Path | str) -> None:
         """Writes ``FOLDER/SPLIT.parquet``, which `load_dataset` reads, and ``FOLDER/rejects.jsonl``."""
         from agggen.corpora.prepared import write_records
-        from agggen.corpora.rejects import write_rejects
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,10 +91,7 @@ def load_records(source: Any, **columns: Any) -> list[Record]:
     """The records of a file, a DataFrame, an Arrow table or a list of records or mappings; splits are concatenated.
 
     Invalid rows are skipped with a warning; `load_dataset` returns them as rejects. A list of records is copied
-    unchanged. For `columns`, see `load_dataset`.
-
-    Raises:
-        CorpusError: the source cannot be read.
+    unchanged. For `columns` and errors, see `load_dataset`.
     """
     if isinstance(source, Dataset):
         return list(chain(*source.splits.values()))
@@ -141,9 +128,8 @@ def load_dataset(
     if isinstance(source, str) and "://" in source:
         return resolve_name(_REMOTE_READER)(source, splits)
     if isinstance(source, Mapping):
-        return _from_splits(
-            name or "data", {split_name(split): part for split, part in source.items()}, table_columns, splits
-        )
+        parts = {split_name(split): part for split, part in source.items()}
+        return _from_splits(name or "data", parts, table_columns, splits)
     if not isinstance(source, str | Path):
         return _from_table(name or "data", _table(source, table_columns), seed, splits)
     label = name or str(source)
@@ -183,13 +169,10 @@ def _unknown_source(path: Path) -> str:
 
 
 def _split_files(folder: Path) -> dict[str, Path]:
-    """The files of a folder by split: every Parquet file, and other files that are named after a standard split.
-
-    In the output of `agggen segment`, each split is a folder of Parquet files.
-    """
+    """The files of a folder by split: every Parquet file, and other files that are named after a standard split."""
     from agggen.corpora.prepared import MANIFEST, listed_parts
 
-    if segmented := listed_parts(folder / MANIFEST):
+    if segmented := listed_parts(folder / MANIFEST):  # by `agggen segment`: each split is a folder of Parquet files
         return {split_name(split): folder / split for split in segmented}
     files: dict[str, Path] = {}
     for suffix in SUFFIXES:
@@ -201,10 +184,7 @@ def _split_files(folder: Path) -> dict[str, Path]:
 
 
 def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: Sequence[str] | None) -> Dataset:
-    """The dataset whose splits are read from `parts`, a source per split.
-
-    If `splits` is not None, only these splits are read.
-    """
+    """The dataset whose splits are read from `parts`, a source per split; if `splits` is not None, only these."""
     if absent := [split for split in splits or () if split not in parts]:
         source = f"the folder {name}" if Path(name).is_dir() else name
         raise CorpusError(f"{source} has no split {absent[0]!r}; it has {', '.join(sorted(parts))}")
@@ -215,10 +195,7 @@ def _from_splits(name: str, parts: Mapping[str, Any], columns: Columns, splits: 
 
 
 def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
-    """The dataset of a table, split by its column ``split`` or, without this column, by `divide`.
-
-    If `splits` is not None, the dataset has only these splits.
-    """
+    """The dataset of a table, split by its column ``split`` or else by `divide`; with only `splits`, if not None."""
     undivided = table.records.get(None, [])
     if undivided and len(table.records) > 1:
         problem = (
@@ -233,9 +210,9 @@ def _from_table(name: str, table: Table, seed: int, splits: Sequence[str] | None
         first_reject = f"; the first reject: {table.rejects[0]}" if table.rejects else ""
         raise CorpusError(f"{name} has no valid record{first_reject}")
     dataset = Dataset(name, records, {name: table.rejects} if table.rejects else {})
-    return (
-        dataset if splits is None else Dataset(name, {split: dataset.split(split) for split in splits}, dataset.rejects)
-    )
+    if splits is None:
+        return dataset
+    return Dataset(name, {split: dataset.split(split) for split in splits}, dataset.rejects)
 
 
 def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> dict[str, list[Record]]:
@@ -243,9 +220,6 @@ def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> 
 
     The split of a record depends only on the seed and the triples of all records; records with the same triples are in
     the same split. Records without a text are put in train; training skips them.
-
-    Raises:
-        CorpusError: fewer than three different records have texts.
     """
 
     def rank(record: Record) -> str:
@@ -263,9 +237,6 @@ def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> 
     return divided
 
 
-# --- sources -------------------------------------------------------------------------------------------------------
-
-
 def _table(source: Any, columns: Columns) -> Table:
     if isinstance(source, str | Path):
         return read_file(Path(source), columns)
@@ -273,11 +244,7 @@ def _table(source: Any, columns: Columns) -> Table:
 
 
 def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 (`Columns` is frozen)
-    """The records of a file in the format of its suffix (`SUFFIXES`); files with other suffixes are read as JSON lines.
-
-    Raises:
-        CorpusError: the file cannot be read.
-    """
+    """The records of a file in the format of its suffix (`SUFFIXES`); files with other suffixes are JSON lines."""
     suffix = path.suffix.lower()
     if suffix == ".parquet" or path.is_dir():
         from agggen.corpora.parquet import read_parquet

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-_COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "204,121,167")
-"""RGB colours of facts, used cyclically."""
+_COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "204,121,167")  # RGB, used cyclically
 
 
 R = TypeVar("R")

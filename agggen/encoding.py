@@ -1,7 +1,5 @@
 """Encodes records and texts as `Example`s: token ids, predicate ids, hard alignment (METHOD 4 of agggen/README.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -60,14 +58,9 @@ class Encoder:
         return tuple(predicate for predicate, predicate_id in ids if predicate_id == 0)
 
     def example(self, record: Record, facts: Sequence[str], constraints: Constraints = "none") -> Example:
-        """The example of a record with a text.
+        """The example of a record with a text; raises RecordError if the text contains no words.
 
-        Args:
-            facts: the segments of the text; segments in which no word starts are dropped.
-            constraints: how the hard alignment prunes groups.
-
-        Raises:
-            RecordError: the text contains no words.
+        `facts` are the segments of the text; segments in which no word starts are dropped.
         """
         encoded = self.vocabulary.encode_source(record)
         try:
@@ -93,18 +86,13 @@ def segmented(
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
     References that cannot be segmented are added to `rejects` and dropped. A record that loses all its references is
-    dropped.
-
-    Raises:
-        RecordError: there is no segmenter and a reference has no facts.
+    dropped. Raises RecordError if there is no segmenter and a reference has no facts.
     """
     if segmenter is None:
         for record in records:
             if any(reference.facts is None for reference in record.references):
-                raise RecordError(
-                    f"record {record.id!r} has a reference without facts; set facts.source=embedded, "
-                    "or segment the corpus first with agggen segment"
-                )
+                advice = "set facts.source=embedded, or segment the corpus first with agggen segment"
+                raise RecordError(f"record {record.id!r} has a reference without facts; {advice}")
         return list(records)
     facts: dict[str, tuple[str, ...]] = {}
     errors: dict[str, str] = {}
@@ -121,8 +109,7 @@ def segmented(
                 reference_facts = tuple(map(Fact, facts[reference.text]))
                 references.append(Reference(reference.text, reference_facts, reference.plan))
             else:
-                reason = f"reference {number}: {errors[reference.text]}"
-                rejects.append(Reject(corpus, None, record.id, reason))
+                rejects.append(Reject(corpus, None, record.id, f"reference {number}: {errors[reference.text]}"))
         if references or not record.references:
             result.append(replace(record, references=tuple(references)))
     return result

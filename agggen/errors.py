@@ -4,8 +4,6 @@ A message states what is wrong, where (file, line, record id), and what is valid
 traceback and exits with ``exit_code``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 

@@ -1,7 +1,5 @@
 """Reads and hashes files, and replaces them atomically."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -14,12 +12,7 @@ from agggen.errors import BundleError
 
 
 def read_json(path: Path) -> Any:
-    """The value in a JSON file.
-
-    Raises:
-        BundleError: the file is not valid JSON, or is nested too deeply to be parsed.
-        OSError: the file cannot be read.
-    """
+    """The value in a JSON file; raises BundleError if it is not valid JSON, or nested too deeply to be parsed."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

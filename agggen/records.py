@@ -20,11 +20,9 @@ from typing import Any, NoReturn
 
 from agggen.errors import PlanError, RecordError
 
-NO_SUBJECT = ""
-"""The subject of triples without a subject: ``["", "eatType", "pub"]``."""
+NO_SUBJECT = ""  # the subject of triples without a subject: ``["", "eatType", "pub"]``
 
-State = tuple[str, ...]
-"""An ordered group of distinct predicates that are verbalised in one fact."""
+State = tuple[str, ...]  # an ordered group of distinct predicates that are verbalised in one fact
 
 _BARE_PREDICATE = re.compile(r"[^\s\[\]\"]+")
 _PLAN_TOKEN = re.compile(r'[\[\]]|(?P<quoted>"(?:[^"\\]|\\.)*"?)|[^\s\[\]"]+')
@@ -58,11 +56,7 @@ class Triple:
 
     @classmethod
     def of(cls, parts: Any) -> Triple:
-        """Reads ``[subject, predicate, object]``, or a mapping with these keys; the subject ``""`` means none.
-
-        Raises:
-            RecordError: there are not three parts, a part is not a string, or predicate or object is empty.
-        """
+        """Reads ``[subject, predicate, object]``, or a mapping with these keys; RecordError for anything else."""
         if isinstance(parts, Mapping):
             missing = [key for key in ("subject", "predicate", "object") if key not in parts]
             if missing:
@@ -71,9 +65,8 @@ class Triple:
         if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
             raise RecordError(f"a triple must be [subject, predicate, object], not {parts!r:.80}")
         if len(parts) != 3:
-            raise RecordError(
-                f"a triple needs 3 parts (subject, predicate, object), this has {len(parts)}: {parts!r:.80}"
-            )
+            problem = f"this has {len(parts)}: {parts!r:.80}"
+            raise RecordError(f"a triple needs 3 parts (subject, predicate, object), {problem}")
         return cls(*parts)
 
     def __str__(self) -> str:
@@ -201,9 +194,8 @@ class Record:
             mentioned: list[str] = list(reference.plan.predicates) if reference.plan else []
             mentioned += [name for fact in reference.facts or () for name in fact.predicates or ()]
             if unknown := sorted(set(mentioned) - set(self.predicates)):
-                raise RecordError(
-                    f"record {self.id!r}: a reference names {unknown[0]!r}, which is not one of its predicates"
-                )
+                problem = f"a reference names {unknown[0]!r}, which is not one of its predicates"
+                raise RecordError(f"record {self.id!r}: {problem}")
 
     @classmethod
     def of(cls, data: object, default_id: str | None = None) -> Record:

@@ -2,8 +2,6 @@
 model, on one or several workers; `bundle_of` makes a bundle of the trained model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial, wraps
@@ -166,14 +164,12 @@ def prepare(
 
     Args:
         train, dev: the records of both splits; records without references are skipped.
-        max_reject_share: the fraction of a split's references that may be rejected.
         start: the bundle at ``training.start``, if it is already loaded.
         replay: records whose texts are replayed.
 
     Raises:
         ConfigError: the bundle's sizes differ from ``model``, or its vocabulary setting from ``text``.
-        BundleError: there is no bundle at ``training.start``.
-        CorpusError: more than `max_reject_share` of a split's references are rejected.
+        CorpusError: more than the share `max_reject_share` of a split's references is rejected.
         TrainingError: no training or no development record has a reference text, or all are rejected.
         RecordError: ``facts.source`` is corpus and a reference has no facts.
     """
@@ -182,9 +178,8 @@ def prepare(
     train = [record for record in train if record.references][: config.corpus.limit or None]
     dev = [record for record in dev if record.references]
     if not train or not dev:
-        raise TrainingError(
-            f"{len(train)} training and {len(dev)} development records have reference texts; both need at least one"
-        )
+        counts = f"{len(train)} training and {len(dev)} development records"
+        raise TrainingError(f"{counts} have reference texts; both need at least one")
     fact_segmenter = segmenter(config.facts.segmenter) if config.facts.segmenter else None
     corpus = config.corpus
     splits = [f"{corpus.name}/{split}" for split in (corpus.train, corpus.train, corpus.dev)]
@@ -217,11 +212,7 @@ def prepare(
 
 
 def initial_weights(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
-    """The weights of `start` that initialise a model of `config`.
-
-    Raises:
-        ConfigError: sizes, variants or vocabulary settings of `start` differ from `config`; the message names them.
-    """
+    """The weights of `start` that initialise a model of `config`; ConfigError if its settings do not fit `config`."""
     requested, existing, grow = asdict(config.model), asdict(start.model.config), config.training.grow
     keys = (*_SHARED_SIZES, *_TRANSITION_SETTINGS) if grow else _SHARED_SIZES
     different_keys = [name for name in keys if requested[name] != existing[name]]
@@ -280,11 +271,8 @@ def fit(
     """Trains both stages, resuming from `checkpointer`; returns the model, and dev loss and number of updates by stage.
 
     All workers of `group` pass the same configuration, data and checkpoints, and get the same model. A checkpoint is
-    saved every `checkpoint_seconds`, after each epoch, and when `stop`, called before each update, returns True.
-
-    Raises:
-        StoppedError: training was stopped; the same call resumes it.
-        TrainingError: see `Trainer.run` and `load_checkpoint`.
+    saved every `checkpoint_seconds`, after each epoch, and when `stop`, called before each update, returns True: then
+    StoppedError is raised, and the same call resumes training. For TrainingError, see `Trainer.run`.
     """
     training = config.training
     model = new_model(config, data).to(device_of(training.device, "training.device"))

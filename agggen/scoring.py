@@ -1,7 +1,5 @@
 """Evaluates a model on records, and scores the texts of any system."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -18,11 +18,7 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def device_of(name: str, setting: str = "device") -> torch.device:
-    """The device ``cpu``, ``cuda``, ``cuda:1``, ..., or ``auto``: a GPU if available.
-
-    Raises:
-        ConfigError: the device, from the setting `setting`, is not available.
-    """
+    """The device ``cpu``, ``cuda``, ``cuda:1``, ..., or ``auto``: a GPU if available; ConfigError if unavailable."""
     import torch
 
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name

@@ -3,8 +3,6 @@
 PyYAML follows YAML 1.1, in which ``1e-3`` is a string, ``no`` is false, ``1:30`` is 90 and ``2020-01-01`` is a date.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -12,8 +12,6 @@ Records and raw texts come from WebNLG and are matched to these lines by their l
 licence, so users must copy the files themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
@@ -39,10 +37,7 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
 
     A reference is the record's raw text if it can be matched, or else the tokenised text of the release. Its facts have
     the annotated predicates; these groups are its plan if they contain each triple exactly once. An invalid row is a
-    `Reject` of the file `PLANS`.
-
-    Raises:
-        CorpusError: a file is missing, empty or not UTF-8, a line cannot be read, or the numbers of lines differ.
+    `Reject` of the file `PLANS`; a file that cannot be read, or another number of lines, is a CorpusError.
     """
     paths = [Path(folder) / name for name in (SOURCES, PLANS, TEXTS)]
     sources, plans, texts = files = [list(_tab_separated_lines(path)) for path in paths]
@@ -59,10 +54,9 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
             continue
         try:
             reference = _reference(record, source, plan[0], text[1:])
+            annotated_records.setdefault(record.id, (record, []))[1].append(reference)
         except AggGenError as error:
             yield Reject(str(paths[1]), line, record.id, str(error))
-            continue
-        annotated_records.setdefault(record.id, (record, []))[1].append(reference)
     for record, references in annotated_records.values():
         yield replace(record, references=tuple(references))
 
@@ -102,11 +96,8 @@ def _reference(record: Record, source: list[str], plan: str, facts: list[str]) -
     facts = [fact.strip() + " " for fact in facts[:-1]] + [facts[-1].strip()]
     pieces = _raw_pieces(record, facts) or facts
     is_complete = sorted(chain(*groups)) == sorted(record.predicates)
-    return Reference(
-        "".join(pieces),
-        tuple(map(Fact, pieces, groups)),
-        Plan(tuple(filter(None, groups))) if is_complete else None,
-    )
+    plan_of_text = Plan(tuple(filter(None, groups))) if is_complete else None
+    return Reference("".join(pieces), tuple(map(Fact, pieces, groups)), plan_of_text)
 
 
 def _raw_pieces(record: Record, facts: list[str]) -> tuple[str, ...] | None:
@@ -121,17 +112,12 @@ def _raw_pieces(record: Record, facts: list[str]) -> tuple[str, ...] | None:
     return None
 
 
-# --- texts of the release ---------------------------------------------------------------------------------------------
-
-
 def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
     """Segments the raw `text` like the tokenised `facts`; the segments concatenate exactly to `text`.
 
     Whitespace at a boundary belongs to the segment before it. Variants of quotes and dashes count as equal. If other
-    characters differ, boundaries are transferred by a character alignment and moved to the beginning of a word.
-
-    Returns:
-        The segments, or None if the similarity of `text` and `facts` is below `_MIN_SIMILARITY`.
+    characters differ, boundaries are transferred by a character alignment and moved to the beginning of a word; None if
+    the similarity of `text` and `facts` is below `_MIN_SIMILARITY`.
     """
     positions = [position for position, character in enumerate(text) if not character.isspace()]
     # Penn Treebank quotes are replaced only as complete tokens; in the raw text, offsets must not change.
@@ -152,11 +138,7 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `raw` of the boundaries in `tokenised`, both texts without whitespace; None if too dissimilar.
-
-    Args:
-        space_after: whether whitespace follows each character of the raw text (except the last).
-    """
+    """The positions in `raw` of the boundaries in `tokenised`, without whitespace; None if too dissimilar."""
     matcher = SequenceMatcher(None, tokenised, raw, autojunk=False)
     if matcher.ratio() < _MIN_SIMILARITY:
         return None

@@ -1,9 +1,4 @@
-"""The catalogue of corpora: descriptions, files and readers.
-
-Files are below the data home (``AGGGEN_DATA_HOME``, by default ``~/.cache/agggen/data``), one folder per corpus.
-"""
-
-from __future__ import annotations
+"""The catalogue of corpora: descriptions, files (one folder per corpus below the data home) and readers."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -31,13 +26,10 @@ class Corpus:
     title: str
     licence: str
     citation: str
-    files: Mapping[str, str]
-    """The file or folder of each split, relative to `folder`."""
-    reader: Callable[[Path, str], Items]
-    """Reads a split from (path of the file or folder, name of the split)."""
+    files: Mapping[str, str]  # the file or folder of each split, relative to `folder`
+    reader: Callable[[Path, str], Items]  # reads a split from (path of the file or folder, name of the split)
     folder: str | None
-    copied_from: str = ""
-    """The address from which users must copy a corpus without a licence; empty if agggen can download the corpus."""
+    copied_from: str = ""  # from where users must copy a corpus without a licence; empty if agggen can download it
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -55,9 +47,7 @@ def _read_webnlg(path: Path, split: str) -> Items:
 def _read_webnlg_3(path: Path, split: str) -> Items:
     # The parts of the split test depend on the categories and subjects of the training data.
     base, _, part = split.partition("-")
-    training: list[Record] = []
-    if part:
-        training = split_rejects(load("webnlg-3.0", "train"))[0]
+    training = split_rejects(load("webnlg-3.0", "train"))[0] if part else []
     categories = {record.category for record in training}
     subjects = {triple.subject for record in training for triple in record.triples}
     for item in read_webnlg(path, base):
@@ -182,9 +172,8 @@ def data_home() -> Path:
 def load(name: str, split: str) -> Items:
     """The records and rejects of a split, in file order.
 
-    Raises:
-        CorpusError: the corpus or split is unknown, or its files are missing (the message states how to get them);
-            during iteration, a file is invalid.
+    CorpusError is raised if the corpus or split is unknown or its files are missing (the message states how to get
+    them) and, during iteration, if a file is invalid.
     """
     corpus = get_corpus(name)
     if split not in corpus.files:

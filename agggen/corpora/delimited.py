@@ -1,7 +1,5 @@
 """Reads the rows of CSV files, with their line numbers."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
@@ -10,11 +8,9 @@ from agggen.corpora.lines import DecodeErrors, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 
-TRIPLE_COLUMNS = ("subject", "predicate", "object")
-"""The required columns of a file with one triple per row."""
+TRIPLE_COLUMNS = ("subject", "predicate", "object")  # the required columns of a file with one triple per row
 
-Row = tuple[int, dict[str, str]]
-"""The number of a row's first line, and its fields by column."""
+Row = tuple[int, dict[str, str]]  # the number of a row's first line, and its fields by column
 
 
 def delimiter_in(header: bytes) -> str:
@@ -33,15 +29,12 @@ def read_rows(
 ) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header. Empty lines are skipped.
 
-    The reject of a row with the wrong number of fields names the id of its record, if it can be read.
+    The reject of a row with the wrong number of fields names the id of its record, if it can be read. Raises
+    CorpusError if columns are wrong, and the errors of `read_lines`.
 
     Args:
         required: required columns, compared in lower case; if there are none, column names must be unique.
         header: the column names, if the stream begins inside a file; an empty list is filled from the first row.
-        first_line: the line number of the stream's first line in its file.
-
-    Raises:
-        CorpusError: the stream is empty, is not UTF-8 (if `decode_errors` is ``raise``), or has wrong columns.
     """
     pending: list[Reject] = []
     row_line = last_line = 0

@@ -10,13 +10,12 @@ references of one record. In the cleaned corpus a slot may be missing or have se
 - without a name the triples have no subject: ("", eatType, pub) (43 rows of train, 7 of dev, 3 of test).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from agggen.corpora.delimited import read_rows
-from agggen.corpora.lines import Source, open_source
+from agggen.corpora.lines import open_source
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
@@ -24,17 +23,14 @@ from agggen.records import NO_SUBJECT, Record, Reference, Triple
 _SLOT = re.compile(r"\s*([^\[\],]+)\[([^\[\]]*)\]\s*(?:,|$)")
 
 
-def read_e2e(source: Source, split: str, corpus: str = "e2e", name: str | None = None) -> Iterator[Record | Reject]:
+def read_e2e(path: Path, split: str, corpus: str = "e2e") -> Iterator[Record | Reject]:
     """Reads a CSV file with the columns mr and ref; rows with the same mr need not be contiguous.
 
     Records are in the order of their first rows, with ids such as ``e2e-train-00001``; references are in file order.
-
-    Raises:
-        CorpusError: the file is missing, empty, not UTF-8, or lacks mr or ref.
     """
     references: dict[str, list[Reference]] = {}
     triples: dict[str, tuple[Triple, ...]] = {}
-    with open_source(source, name) as (stream, label):
+    with open_source(path) as (stream, label):
         for item in read_rows(stream, label, ("mr", "ref")):
             if isinstance(item, Reject):
                 yield item
@@ -52,19 +48,14 @@ def read_e2e(source: Source, split: str, corpus: str = "e2e", name: str | None =
 
 
 def parse_meaning(meaning: str) -> tuple[Triple, ...]:
-    """The triples of one meaning representation.
-
-    Raises:
-        RecordError: `meaning` is malformed (names the column), or a slot has no value.
-    """
+    """The triples of one meaning representation; RecordError if it is malformed (names the column)."""
     slots: list[tuple[str, str]] = []
     position = 0
     while position < len(meaning) or not slots:
         match = _SLOT.match(meaning, position)
         if match is None:
-            raise RecordError(
-                f"column {position + 1} of the meaning representation {meaning!r:.100}: expected slot[value]"
-            )
+            location = f"column {position + 1} of the meaning representation {meaning!r:.100}"
+            raise RecordError(f"{location}: expected slot[value]")
         attribute, value = match.group(1).strip(), match.group(2).strip()
         if not attribute or not value:
             raise RecordError(f"the slot {attribute!r} of the meaning representation {meaning!r:.100} has no value")

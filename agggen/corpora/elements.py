@@ -13,10 +13,8 @@ plans is .90 (.91 in dev); the mean NMI of a reference plan and the more similar
 (dev), an upper bound for planners.
 
 ``elements.jsonl.gz`` in this folder has all splits, one record per line. The triples were written from general
-knowledge, the texts by a random grammar. The demo and the learning tests use this corpus.
+knowledge, the texts by a random grammar.
 """
-
-from __future__ import annotations
 
 import gzip
 import json

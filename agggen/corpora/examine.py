@@ -1,7 +1,5 @@
 """Statistics and likely errors of a dataset, for `agggen prepare`."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +8,8 @@ from agggen.datasets import Dataset
 from agggen.records import Record
 from agggen.verification.check import Checker
 
-RARE_BELOW = 20
-"""Predicates with fewer training texts are reported as rare."""
-MAX_CHECKED_TEXTS = 2_000
-"""Maximum number of training texts that are checked, evenly spaced in the split."""
+RARE_BELOW = 20  # predicates with fewer training texts are reported as rare
+MAX_CHECKED_TEXTS = 2_000  # maximum number of training texts that are checked, evenly spaced in the split
 _MAX_EXAMPLES = 3
 
 
@@ -21,13 +17,10 @@ _MAX_EXAMPLES = 3
 class PredicateUse:
     """Statistics of a predicate in the training records."""
 
-    n_texts: int = 0
-    """Number of texts of records with the predicate."""
+    n_texts: int = 0  # number of texts of records with the predicate
     values: set[str] = field(default_factory=set)
-    n_checked: int = 0
-    """Number of values of the predicate that were checked."""
-    missing: list[str] = field(default_factory=list)
-    """The checked values without any word in the text, as ``'VALUE' (record ID)``."""
+    n_checked: int = 0  # number of values of the predicate that were checked
+    missing: list[str] = field(default_factory=list)  # values without any word in the text: ``'VALUE' (record ID)``
 
 
 @dataclass(frozen=True)
@@ -46,11 +39,9 @@ class Finding:
 class Examination:
     """The result of `examine`."""
 
-    predicates: dict[str, PredicateUse]
-    """The predicates of the training records, by descending number of texts."""
+    predicates: dict[str, PredicateUse]  # the predicates of the training records, by descending number of texts
     findings: tuple[Finding, ...]
-    n_checked_texts: int
-    """Number of checked training texts."""
+    n_checked_texts: int  # number of checked training texts
 
 
 def examine(data: Dataset) -> Examination:

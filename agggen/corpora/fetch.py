@@ -4,8 +4,6 @@
 downloaded without verification. A file gets its final name when it is complete.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time
@@ -21,15 +19,11 @@ from agggen.corpora.catalogue import data_home, get_corpus
 from agggen.errors import CorpusError
 from agggen.files import replacing, sha256_of
 
-Progress = Callable[[str, int, int | None], None]
-"""Called during a download with (path of the file, received bytes, total bytes)."""
+Progress = Callable[[str, int, int | None], None]  # of (path of the file, received bytes, total bytes)
 
 _CHUNK = 1 << 16
-_TIMEOUT = 30
-"""Seconds without data after which a request fails."""
-_RETRY_DELAYS = (1, 2, 4)
-"""Seconds before the first, second and third retry of a request; the next failure is an error."""
-_OFFLINE_ADVICE = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
+_TIMEOUT = 30  # seconds without data after which a request fails
+_RETRY_DELAYS = (1, 2, 4)  # seconds before the first, second and third retry of a request; the next failure is an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +56,7 @@ def read_manifest(name: str) -> tuple[RemoteFile, ...]:
 
 
 def fetch(name: str, progress: Progress | None = None) -> FetchReport:
-    """Downloads a corpus into the data home; valid files are not downloaded again.
-
-    Raises:
-        CorpusError: the corpus is unknown or must be copied by users, the network fails, or a file has the wrong
-            SHA-256.
-    """
+    """Downloads a corpus into the data home, except valid files; CorpusError for any failure."""
     corpus = get_corpus(name)
     folder = data_home() / (corpus.folder or "")
     if corpus.copied_from:
@@ -119,4 +108,5 @@ def _download(file: RemoteFile, progress: Progress) -> bytes:
         if delay is None:
             break
         time.sleep(delay)
-    raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {_OFFLINE_ADVICE}")
+    advice = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
+    raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {advice}")

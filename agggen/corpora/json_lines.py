@@ -6,8 +6,6 @@
 The subject ``""`` means that a triple has no subject; null is an error in every part of a triple.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -22,9 +20,6 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
     """Reads a path or an open binary stream; the default id of a record is its line number.
 
     A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
-
-    Raises:
-        CorpusError: the file is missing, empty or not UTF-8.
     """
     line_of_id: dict[str, int] = {}
     with open_source(source, name) as (stream, label):
@@ -48,14 +43,7 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
 def read_values(
     stream: BinaryIO, name: str, decode_errors: DecodeErrors = "raise", first_line: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
-    """The number and JSON value of each non-blank line, with one line in memory at a time.
-
-    Args:
-        first_line: the line number of the stream's first line in its file.
-
-    Raises:
-        CorpusError: the stream is empty, or not UTF-8 (if `decode_errors` is ``raise``).
-    """
+    """The number and JSON value of each non-blank line, with one line in memory at a time; errors: see `read_lines`."""
     for item in read_lines(stream, name, decode_errors=decode_errors, first_line=first_line):
         if isinstance(item, Reject):
             yield item

@@ -1,7 +1,5 @@
 """Reads the lines of a file or stream with bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,22 +8,16 @@ from typing import BinaryIO, Literal
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 
-MAX_LINE_BYTES = 10_000_000
-"""Longer lines are rejected without being loaded into memory."""
+MAX_LINE_BYTES = 10_000_000  # longer lines are rejected without being loaded into memory
 
 DecodeErrors = Literal["raise", "reject", "keep"]
 """What happens to a line that is not UTF-8; ``keep`` decodes invalid bytes as surrogates (``surrogateescape``)."""
-Source = Path | str | BinaryIO
-"""A path, or an open binary stream (standard input)."""
+Source = Path | str | BinaryIO  # a path, or an open binary stream (standard input)
 
 
 @contextmanager
 def open_source(source: Source, name: str | None = None) -> Iterator[tuple[BinaryIO, str]]:
-    """The binary stream of `source`, and its name for messages. An open stream is not closed.
-
-    Raises:
-        CorpusError: the file is missing, a folder, or not readable.
-    """
+    """The binary stream of `source`, which stays open if it is a stream, and its name; CorpusError if not readable."""
     if not isinstance(source, Path | str):
         yield source, name or str(getattr(source, "name", "<stream>"))
         return
@@ -42,11 +34,8 @@ def read_lines(
 ) -> Iterator[tuple[int, str] | Reject]:
     """Yields (line number, text with its line end), or a Reject for a line with NUL bytes or over `MAX_LINE_BYTES`.
 
-    Args:
-        first_line: the line number of the stream's first line in its file.
-
-    Raises:
-        CorpusError: the stream is empty, or a line is not UTF-8 and `decode_errors` is ``raise``; names the line.
+    `first_line` is the line number of the stream's first line in its file. CorpusError is raised if the stream is
+    empty, or a line is not UTF-8 and `decode_errors` is ``raise``.
     """
     number = first_line - 1
     while line := stream.readline(MAX_LINE_BYTES + 1):

@@ -4,8 +4,6 @@ Ray Data registers an extension type whose values are pickles, which are loaded 
 Data is imported, an untrusted file could run code. Extension types may be nested in other types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -19,8 +19,6 @@ The file's key-value metadata contains ``agggen.format`` (the version of this la
 A split may also be a folder of such files, written by `agggen segment`; ``manifest.json`` next to it lists the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable
@@ -59,8 +57,7 @@ def schema() -> pa.Schema:
 def write_records(path: Path | str, records: Iterable[Record], corpus: str, split: str) -> int:
     """Writes `records` to `path`, atomically; returns their number.
 
-    Raises:
-        RecordError: a record contains a lone surrogate, which is not valid Unicode; `path` is not written.
+    Raises RecordError, and writes nothing, if a record contains a lone surrogate, which is not valid Unicode.
     """
     digest = hashlib.sha256()
     count = 0
@@ -82,11 +79,8 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
 def read_records(path: Path | str) -> list[Record]:
     """The records of a prepared split, after the file's fingerprint is verified.
 
-    Args:
-        path: a file, or the folder of a split that ``manifest.json`` lists (`listed_parts`).
-
-    Raises:
-        CorpusError: the file is missing, not a prepared split, of another format version, or modified.
+    `path` is a file, or the folder of a split that ``manifest.json`` lists (`listed_parts`). Raises CorpusError if a
+    file is missing, not a prepared split, of another format version, or modified.
     """
     path = Path(path)
     if path.is_dir():
@@ -112,8 +106,7 @@ def read_records(path: Path | str) -> list[Record]:
 def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
     """The files that a ``manifest.json`` of `agggen segment` lists for each split, in the order of the records.
 
-    Returns:
-        ``name`` (relative to the manifest's folder) and ``bytes`` of each file; {} if there is no such manifest.
+    Each has a ``name`` (relative to the manifest's folder) and ``bytes``; {} if there is no such manifest.
     """
     try:
         splits = json.loads(manifest.read_bytes())["splits"]
@@ -144,11 +137,7 @@ def is_prepared(path: Path | str) -> bool:
 
 
 def describe(path: Path | str) -> dict[str, str]:
-    """The file's metadata: format, corpus, split, and the fingerprint of the records.
-
-    Raises:
-        CorpusError: the file is missing, not a prepared split, or of another format version.
-    """
+    """The file's metadata: format, corpus, split, and the fingerprint of the records; errors: see `read_records`."""
     try:
         raw_metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError as error:
@@ -170,9 +159,8 @@ def _canonical_line(record: Record) -> bytes:
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError as error:
-        raise RecordError(
-            f"record {record.id!r} contains {text[error.start]!r}, which is not a Unicode character"
-        ) from error
+        problem = f"contains {text[error.start]!r}, which is not a Unicode character"
+        raise RecordError(f"record {record.id!r} {problem}") from error
 
 
 def _row(record: Record, corpus: str, split: str) -> dict[str, Any]:

@@ -4,8 +4,6 @@ Readers yield records and rejects in one stream. An invalid record is a `Reject`
 UTF-8, without a required column) is a `CorpusError`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ relation, with its spaces, is the predicate. The raw annotation, which is publis
 texts that annotators rejected.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -21,20 +19,15 @@ from agggen.records import Record, Reference, Triple
 _INPUT = re.compile(r"<head> (.+) <rel> (.+) <tail> (.+)")
 
 
-def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
-    """Reads a published split. All texts about a triple are references of one record, with ids ``rel2text-dev-0001``.
-
-    Raises:
-        CorpusError: the file is missing or not JSON with a list ``data``.
-    """
+def read_rel2text(path: Path, split: str) -> Iterator[Record | Reject]:
+    """Reads a published split. The texts about a triple are references of one record (``rel2text-dev-0001``, ...)."""
     try:
-        items: list[Any] = json.loads(Path(path).read_text(encoding="utf-8"))["data"]
+        items: list[Any] = json.loads(path.read_text(encoding="utf-8"))["data"]
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise CorpusError(
-            f'{path} is not a split of Rel2Text, {{"data": [{{"in": ..., "out": ...}}]}}: {error}'
-        ) from None
+        form = '{"data": [{"in": ..., "out": ...}]}'
+        raise CorpusError(f"{path} is not a split of Rel2Text, {form}: {error}") from None
     references: dict[Triple, list[Reference]] = {}
     for number, item in enumerate(items, start=1):
         try:
@@ -47,26 +40,17 @@ def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
         yield Record(f"rel2text-{split}-{number:04d}", (triple,), tuple(texts))
 
 
-def read_corrupted(path: Path | str, excluded_relations: Set[str]) -> list[tuple[Triple, str]]:
-    """The texts that the raw annotation marks as ``corrupted``, since they state their triple incorrectly.
-
-    Args:
-        path: ``rel2text_raw_annotated.tsv``.
-        excluded: relations to omit, such as those of the development and test splits.
-
-    Raises:
-        CorpusError: the file is missing or lacks a column.
-    """
+def read_corrupted(path: Path, excluded_relations: Set[str]) -> list[tuple[Triple, str]]:
+    """The texts that ``rel2text_raw_annotated.tsv`` marks as ``corrupted``: they state their triple incorrectly."""
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8", newline="") as file:
             return [
                 (Triple(row["head"], row["relation"], row["tail"]), row["response"])
                 for row in csv.DictReader(file, delimiter="\t")
                 if row["state"] == "corrupted" and row["relation"] not in excluded_relations
             ]
     except OSError as error:
-        raise CorpusError(
-            f"cannot read {path}: {error.strerror or error}; run `agggen corpora fetch rel2text`"
-        ) from error
+        problem = f"cannot read {path}: {error.strerror or error}"
+        raise CorpusError(f"{problem}; run `agggen corpora fetch rel2text`") from error
     except KeyError as error:
         raise CorpusError(f"{path} is not the raw annotation of Rel2Text: it has no column {error}") from None

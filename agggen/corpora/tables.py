@@ -4,15 +4,10 @@
     record  triples, references               see `Record.of`
     wide    any other keys                    one record per row; the other columns are predicates, their cells objects
 
-In a wide row, the column ``name`` or ``title`` contains the subject. Nested objects are flattened, so that
-``{"director": {"name": "X"}}`` has the predicate ``director_name``; lists become one triple per item; whitespace in
-predicates becomes ``_``. Empty cells and columns without a name are ignored. The columns ``text``, ``text2``,
-``reference``, ... contain reference texts, ``split`` and ``category`` the record's split and category. Rows with the
-same id (or, without ids, the same triples) form one record with several texts. A review table
-(`agggen.report.review`) has the record form, with ``triples`` as JSON and the text in ``corrected``.
+"Your own data" in agggen/README.md describes them. The columns ``text``, ``text2``, ``reference``, ... contain
+reference texts; columns without a name are ignored. A review table (`agggen.report.review`) has the record form, with
+``triples`` as JSON and the text in ``corrected``.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -28,10 +23,8 @@ from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
 
 _TEXT_COLUMN = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Lone surrogates: bytes that are not UTF-8 (``surrogateescape``), or escapes in JSON."""
-REJECTED_ROW = "another row of this record was rejected"
-"""The reason for rejecting a record in the long form that has an invalid row; the row has its own reject."""
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # a byte that is not UTF-8 (``surrogateescape``), or an escape in JSON
+REJECTED_ROW = "another row of this record was rejected"  # in the long form; the invalid row has its own reject
 _SPLIT_SYNONYMS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
@@ -49,8 +42,7 @@ class Columns:
     text: Sequence[str] = ()
     split: str | None = None
     category: str | None = None
-    rename: Mapping[str, str] = field(default_factory=dict)
-    """Predicates by column, for columns that are not named after their predicate."""
+    rename: Mapping[str, str] = field(default_factory=dict)  # predicates by column, if their names differ
     ignore: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -67,8 +59,7 @@ class Columns:
     def find(self, row: Mapping[str, Any], role: str, *default_names: str) -> str | None:
         """The key of the row's id, subject, split or category (`role`); None if it has none.
 
-        Args:
-            default_names: the lower-case names of the column if the user chose no column. [default: `role`]
+        If the user chose no column, its lower-case names are `default_names`, or `role`.
         """
         if (column := getattr(self, role)) is not None:
             return column if column in row else None
@@ -96,8 +87,7 @@ class _Draft:
     triples: list[Triple] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     category: str | None = None
-    has_all_triples: bool = True
-    """Whether one row has all triples of the record (False in the long form)."""
+    has_all_triples: bool = True  # whether one row has all triples of the record (False in the long form)
 
     @property
     def numbered_triples(self) -> frozenset[tuple[str, Triple]]:
@@ -109,8 +99,7 @@ class _Draft:
 def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: Columns = Columns()) -> Table:
     """Reads numbered rows of any form, or records. An invalid row of the long form rejects its whole record.
 
-    Raises:
-        CorpusError: no row has a column that `columns` names.
+    Raises CorpusError if no row has a column that `columns` names.
     """
     drafts: dict[tuple[str | None, Any], _Draft] = {}
     rejects: list[Reject] = []
@@ -134,9 +123,8 @@ def read_table(items: Iterable[tuple[int, Any] | Reject], label: str, columns: C
             is_long = len(triple_keys) == 3
             if len(triple_keys) == 2 and "triples" not in row:
                 (missing,) = set(TRIPLE_COLUMNS) - triple_keys.keys()
-                raise CorpusError(
-                    f"{label}: no column {missing}; it needs {', '.join(TRIPLE_COLUMNS)} and has {', '.join(row)}"
-                )
+                existing_columns = f"it needs {', '.join(TRIPLE_COLUMNS)} and has {', '.join(row)}"
+                raise CorpusError(f"{label}: no column {missing}; {existing_columns}")
             identifier = _cell_text(row, columns.find(row, "id") or (triple_keys["subject"] if is_long else None)) or ""
             if cell := _cell_text(row, columns.find(row, "split")):
                 split = split_name(cell)
@@ -188,11 +176,7 @@ def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
 
 
 def record_of_row(row: Any, default_id: str) -> Record:
-    """The record of a single object: with ``triples``, or in the wide form.
-
-    Raises:
-        RecordError, PlanError: the record is invalid, the row is in the long form, or a key is similar to ``triples``.
-    """
+    """The record of a single object: with ``triples``, or in the wide form; RecordError or PlanError if invalid."""
     if not isinstance(row, Mapping) or "triples" in row or row.keys() <= {"id", "references", "category"}:
         return Record.of(row, default_id)
     if similar_keys := get_close_matches("triples", list(row), 1, 0.8):
@@ -293,8 +277,7 @@ def _is_list(value: Any) -> bool:
 def text_of(value: Any) -> str | None:
     """A cell as text: booleans as ``yes`` and ``no``, integral floats without a decimal point; None for an empty cell.
 
-    Raises:
-        RecordError: the cell has another type, such as bytes or an object.
+    Raises RecordError if the cell has another type, such as bytes or an object.
     """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()  # a numpy scalar

@@ -5,8 +5,6 @@ each sentence of a text, in text order (``sortedtripleset``); they become the re
 sentence. There is no plan if the annotation does not contain each triple exactly once.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,17 +25,13 @@ SEEN_CATEGORIES = frozenset(
 """The ten categories of the training set; test records of other categories are "unseen"."""
 
 
-def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
+def read_webnlg(path: Path, split: str) -> Iterator[Record | Reject]:
     """Reads one benchmark file, or all ``*.xml`` files below a folder (by size, then name).
 
     Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6. Version 2.1 uses some ids for several entries;
     the second entry gets the suffix ``-2``, the third ``-3``. The id of a rejected text is the id of its entry with
     the text's ``lid`` appended.
-
-    Raises:
-        CorpusError: there is no file, or a file is not valid XML (names the line) or has a document type declaration.
     """
-    path = Path(path)
     files = sorted(path.rglob("*.xml"), key=lambda file: (file.parent.name, file.name)) if path.is_dir() else [path]
     if not files:
         raise CorpusError(f"the folder {path} contains no .xml file of WebNLG")

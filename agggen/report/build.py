@@ -1,7 +1,5 @@
 """Builds a report from texts and scores: rows, comparison with published systems, breakdowns."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,11 +23,7 @@ def rows_of(
     facts: Sequence[Sequence[WrittenFact]],
     scores: Mapping[str, Sequence[float]],
 ) -> list[Row]:
-    """A row per record, with slot errors (reading "plain") if all predicates are slots of E2E.
-
-    Args:
-        scores: the score of each text, by metric.
-    """
+    """A row per record, with slot errors (reading "plain") if all predicates are slots of E2E."""
     has_slots = all(slot_of(triple.predicate) for record in records for triple in record.triples)
     rows = []
     for index, (record, text) in enumerate(zip(records, texts, strict=True)):
@@ -63,10 +57,8 @@ def build(
 ) -> Report:
     """Builds a report, with breakdowns of the scores by triples, category, predicate and group size.
 
-    Args:
-        statistics: the metrics of protocol `plain` for the texts of `rows`.
-        references: the result of `reference_groups`.
-        published: the comparison with published systems or None, and the report's `published_note`.
+    `statistics` are the metrics of protocol `plain`, `references` the result of `reference_groups`, and `published` the
+    comparison with published systems or None, and the report's `published_note`.
     """
     triples, triples_chart = by_triples(rows, statistics)
     predicates, predicates_chart = by_predicate(rows)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agggen.evaluation import Score
 from agggen.generation.results import WrittenFact
@@ -18,11 +18,9 @@ from agggen.verification.results import TextCheck
 if TYPE_CHECKING:
     import pandas
 
-Cell = str | int | float | None
-"""The content of a table's cell; None if it is empty."""
+Cell = str | int | float | None  # the content of a table's cell; None if it is empty
 
-OUR_NAME = "this report"
-"""The name of the evaluated model in the table of published systems."""
+OUR_NAME = "this report"  # the name of the evaluated model in the table of published systems
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,7 @@ class Table:
     caption: str
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
-    has_mixed_units: bool = False
-    """Whether the numbers of a column have different units, so that the number of digits is chosen per cell."""
+    has_mixed_units: bool = False  # in a column; the number of digits is then chosen per cell
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,8 +56,7 @@ class Table:
         return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
     @property
-    def _cells(self) -> list[list[Cell]]:
-        """The cells of each column."""
+    def _cells(self) -> list[list[Cell]]:  # by column
         return [[row.get(name) for row in self.rows] for name in self.columns]
 
     @property
@@ -101,17 +97,13 @@ class Section:
         return Table(self.title, rows, self.note, has_mixed_units=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A bar of a chart."""
 
-    label: str
-    """The name of the category on its first bar; empty on its other bars."""
+    label: str  # the name of the category on its first bar; empty on its other bars
     series: int
-    text: str
-    """The value, and the name of the series."""
-    share: float
-    """The bar's length relative to the longest bar."""
+    text: str  # the value, and the name of the series
+    share: float  # the bar's length relative to the longest bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +134,12 @@ class Row:
 
     record: Record
     text: str
-    check: TextCheck
-    """The result of the strict check."""
+    check: TextCheck  # the result of the strict check
     plan: Plan | None = None
     facts: Sequence[WrittenFact] = ()
-    scores: Mapping[str, float] = field(default_factory=dict)
-    """The scores of the text, by ``protocol/metric``."""
-    unmentioned: Mapping[str, str] = field(default_factory=dict)
-    """Predicates whose values the text does not mention (lenient check), with the reason."""
-    slot_errors: SlotErrors | None = None
-    """None unless all predicates of the corpus are slots of E2E."""
+    scores: Mapping[str, float] = field(default_factory=dict)  # the scores of the text, by ``protocol/metric``
+    unmentioned: Mapping[str, str] = field(default_factory=dict)  # reasons by predicate (lenient check)
+    slot_errors: SlotErrors | None = None  # None unless all predicates of the corpus are slots of E2E
 
     @property
     def labelled_errors(self) -> list[tuple[str, SlotError]]:
@@ -191,20 +179,14 @@ class Report:
     """The result of an evaluation; its `repr` has a line per score."""
 
     title: str
-    identity: Mapping[str, str | int]
-    """Identifies the evaluation: a report can only replace a report with the same identity."""
-    run: Mapping[str, Cell]
-    """Bundle, data, settings and machine of the evaluation, by name."""
+    identity: Mapping[str, str | int]  # of the evaluation: a report can only replace one with the same identity
+    run: Mapping[str, Cell]  # bundle, data, settings and machine of the evaluation, by name
     sections: Sequence[Section]
     rows: Sequence[Row]
-    tables: Mapping[str, Table | None]
-    """By name in report.json: the published systems and breakdowns."""
-    charts: Mapping[str, Chart]
-    """By name of the table that it shows."""
-    published_note: str = ""
-    """How the published and our scores were computed, or why they are not comparable."""
-    partial: str = ""
-    """A note on the evaluated part of the split; empty for the complete split."""
+    tables: Mapping[str, Table | None]  # by name in report.json: the published systems and breakdowns
+    charts: Mapping[str, Chart]  # by name of the table that it shows
+    published_note: str = ""  # how the published and our scores were computed, or why they are not comparable
+    partial: str = ""  # a note on the evaluated part of the split; empty for the complete split
     seed: int = 0
 
     def run_table(self) -> Table:
@@ -230,8 +212,7 @@ class Report:
     def report(self, folder: Path | str) -> Path:
         """Writes the report (report.html, report.json, records.jsonl) to `folder` and returns the page.
 
-        Raises:
-            ConfigError: `folder` contains other files than a report of the same evaluation.
+        Raises ConfigError if `folder` contains other files than a report of the same evaluation.
         """
         from agggen.report.folder import write_report
 

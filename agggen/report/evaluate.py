@@ -1,7 +1,5 @@
 """Evaluates a bundle on records: generates texts, and scores texts, plans and alignments."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -29,8 +27,7 @@ from agggen.report.build import build, compare_with_published, reference_groups,
 from agggen.report.content import Cell
 from agggen.report.sections import TextMetrics, model_sections, text_scores
 
-N_BEST = 5
-"""Number of texts per record, for the measures of diversity."""
+N_BEST = 5  # number of texts per record, for the measures of diversity
 
 
 @dataclass(frozen=True)
@@ -38,23 +35,17 @@ class Task:
     """The inputs and settings of an evaluation."""
 
     bundle: Bundle
-    path: Path
-    """The bundle's local folder."""
-    address: str
-    """The bundle's address in the command."""
-    corpus: str
-    """The name of the corpus; the name in the catalogue if the catalogue has the corpus."""
+    path: Path  # the bundle's local folder
+    address: str  # the bundle's address in the command
+    corpus: str  # the name of the corpus; the name in the catalogue if the catalogue has the corpus
     split: str
     records: Sequence[Record]
-    split_size: int
-    """The number of records with references in the complete split."""
+    split_size: int  # the number of records with references in the complete split
     config: InferenceConfig
     metrics: TextMetrics
     command: str
-    segmenter: FactSegmenter
-    """Segments references without facts."""
+    segmenter: FactSegmenter  # segments references without facts
     device: str = "cpu"
-    """See `agggen.tensors.device_of`."""
 
     @property
     def title(self) -> str:
@@ -142,9 +133,7 @@ def machine() -> dict[str, Cell]:
 def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], None]) -> Report:
     """Generates texts for the records and builds the report; `note` is called for metrics that cannot be computed.
 
-    Raises:
-        ConfigError: a requested metric cannot be computed.
-        RecordError: a record has too many triples.
+    Raises ConfigError if a requested metric cannot be computed, RecordError if a record has too many triples.
     """
     generator = task.bundle.generator(task.device)
     start = time.monotonic()

@@ -5,8 +5,6 @@ report.json      all scores with signatures and intervals
 records.jsonl    one line per record: text, plan, facts, scores, errors
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -52,9 +50,8 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a symbolic link, which cannot be replaced; name its target")
     if folder.is_mount() or folder.resolve() == Path.cwd():
-        raise ConfigError(
-            f"{folder} is the working directory or a mount point, which cannot be replaced; name a subfolder"
-        )
+        problem = "is the working directory or a mount point, which cannot be replaced"
+        raise ConfigError(f"{folder} {problem}; name a subfolder")
     parent = next(parent for parent in folder.absolute().parents if parent.exists())
     if not parent.is_dir():
         raise ConfigError(f"cannot write a report to {folder}: {parent} is a file, not a folder")
@@ -73,23 +70,18 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     try:
         existing_identity = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{folder / 'report.json'} is not a valid report; remove it, or name another folder"
-        ) from error
+        problem = f"{folder / 'report.json'} is not a valid report"
+        raise ConfigError(f"{problem}; remove it, or name another folder") from error
     if existing_identity != dict(identity):
         changed_names = [name for name in identity if existing_identity.get(name) != identity[name]] or ["settings"]
-        raise ConfigError(
-            f"{folder} has the report of another evaluation (its {changed_names[0].replace('_', ' ')} differs); "
-            "name another folder, or remove it"
-        )
+        problem = f"has the report of another evaluation (its {changed_names[0].replace('_', ' ')} differs)"
+        raise ConfigError(f"{folder} {problem}; name another folder, or remove it")
 
 
 def write_report(folder: Path, report: Report) -> None:
-    """Writes the report's files; replaces a report with the same identity.
+    """Writes the report's files; replaces a report with the same identity (`check_target`).
 
-    Raises:
-        ConfigError: see `check_target`.
-        OSError: the files cannot be written; `folder` is unchanged.
+    If the files cannot be written, `folder` is unchanged.
     """
     check_target(folder, report.identity)
     folder.parent.mkdir(parents=True, exist_ok=True)

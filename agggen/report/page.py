@@ -1,7 +1,5 @@
 """Self-contained HTML pages of `agggen evaluate` and `agggen check`."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence
@@ -14,10 +12,8 @@ from agggen.display import split_at_spans
 from agggen.generation.results import WrittenFact
 from agggen.report.content import OUR_NAME, Report, Row, format_cell
 
-MAX_ROWS = 30
-"""Maximum number of sampled rows; maximum number of rows with the most faults."""
-FACT_COLOURS = 6
-"""Number of colours for facts, which are used in turn."""
+MAX_ROWS = 30  # maximum number of sampled rows; maximum number of rows with the most faults
+FACT_COLOURS = 6  # number of colours for facts, which are used in turn
 
 # Control characters, lone surrogates and non-characters, which HTML does not allow.
 _INVALID_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")

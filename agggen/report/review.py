@@ -4,8 +4,6 @@
 if ``corrected`` is empty, the record has no reference.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -4,8 +4,6 @@ Scores have bootstrap intervals over records. If a metric cannot be computed on 
 report states the reason, but a metric that was requested by name raises an error.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -33,8 +31,7 @@ _TITLES = {
     "webnlg-2017": "Texts against references: the scorers of the WebNLG challenge and the AggGen paper",
 }
 
-Alignments = Mapping[str, tuple[Sequence[Positions], Sequence[Positions]]]
-"""By aligner: predicted and gold alignments (see `agggen.evaluation.held_out.alignments`)."""
+Alignments = Mapping[str, tuple[Sequence[Positions], Sequence[Positions]]]  # by aligner: predicted and gold
 
 
 def to_measures(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str = "") -> list[Measure]:
@@ -61,8 +58,7 @@ class TextMetrics:
     """The text metrics to compute."""
 
     protocol: str = PLAIN
-    metrics: tuple[str, ...] | None = None
-    """Requested metrics of the protocol; None for all that can be computed on this machine."""
+    metrics: tuple[str, ...] | None = None  # of the protocol; None for all that can be computed on this machine
 
     def __post_init__(self) -> None:
         """Raises AggGenError if protocol or metric is unknown, or a requested metric needs a missing Java runtime."""
@@ -83,20 +79,14 @@ class TextScores:
     """The scores of texts against references."""
 
     sections: list[Section]
-    plain: Mapping[str, SegmentStatistics]
-    """The metrics of protocol `plain`, for breakdowns."""
-    segment_scores: dict[str, Sequence[float]]
-    """By ``protocol/metric``: the score of each text."""
+    plain: Mapping[str, SegmentStatistics]  # the metrics of protocol `plain`, for breakdowns
+    segment_scores: dict[str, Sequence[float]]  # by ``protocol/metric``: the score of each text
 
 
 def text_scores(
     text_metrics: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0
 ) -> TextScores:
-    """Scores the text of each record by the chosen protocol and by protocol `plain`.
-
-    Raises:
-        AggGenError: a requested metric cannot be computed, or a record has no reference.
-    """
+    """Scores the text of each record by the chosen protocol and by protocol `plain`."""
     references = [[reference.text for reference in record.references] for record in records]
     plain_statistics = measure(PLAIN, texts, references)
     reasons: dict[str, str] = {}
@@ -179,10 +169,10 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
         statistics |= slot_statistics(records, texts)
         plain = slot_statistics(records, texts, "plain")
         statistics |= {f"ser_plain.{name.removeprefix('ser.')}": statistic for name, statistic in plain.items()}
+    meanings = "".join(f"{name}: {meaning}. " for name, meaning in VALUE_METRICS.items())
     note = (
-        "".join(f"{name}: {meaning}. " for name, meaning in VALUE_METRICS.items())
-        + 'fulfilled: a fraction (strict). Slot errors, in percent: "ser." with the published patterns, "ser_plain." '
-        "with the plain patterns. All checks use words and patterns and are sometimes wrong."
+        f'{meanings}fulfilled: a fraction (strict). Slot errors, in percent: "ser." with the published patterns, '
+        '"ser_plain." with the plain patterns. All checks use words and patterns and are sometimes wrong.'
     )
     return Section("faithfulness", "Faithfulness of the texts to the records", to_measures(statistics, seed), note)
 

@@ -1,9 +1,4 @@
-"""Breakdowns of the scores by number of triples, category, predicate and group size.
-
-BLEU and chrF are corpus scores of each part, so their mean is not the score of the corpus.
-"""
-
-from __future__ import annotations
+"""Breakdowns of the scores by number of triples, category, predicate and group size."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,13 +7,11 @@ from agggen.evaluation.segments import SegmentStatistics
 from agggen.records import Plan
 from agggen.report.content import Cell, Chart, Row, Table
 
-MAX_CHARTED = 20
-"""Maximum number of predicates in the chart, those with the most errors; the table has all predicates."""
+MAX_CHARTED = 20  # maximum number of predicates in the chart, those with the most errors; the table has all predicates
 
 _WHOLE_VALUES = "values said whole (strict), %"
 
-Statistics = Mapping[str, SegmentStatistics]
-"""Statistics of protocol `plain` by metric, over the texts of all rows."""
+Statistics = Mapping[str, SegmentStatistics]  # statistics of protocol `plain` by metric, over the texts of all rows
 
 
 def by_triples(rows: Sequence[Row], statistics: Statistics) -> tuple[Table, Chart]:
@@ -75,16 +68,9 @@ def _scores(all_rows: Sequence[Row], indices: Sequence[int], statistics: Statist
 
 
 def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -> tuple[Table, Chart] | None:
-    """The group sizes of plans and references; None without plans.
-
-    Args:
-        references: the sizes of all groups of the references.
-        source: a note on how these sizes were determined.
-    """
-    counts = {
-        "plans": Counter(len(group) for plan in plans for group in plan.states),
-        "references": Counter(references),
-    }
+    """The group sizes of plans and, determined as `source` notes, of references; None without plans."""
+    plan_sizes = Counter(len(group) for plan in plans for group in plan.states)
+    counts = {"plans": plan_sizes, "references": Counter(references)}
     if not counts["plans"]:
         return None
     note = source if counts["references"] else "The references have no plans to compare with."

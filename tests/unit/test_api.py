@@ -1,7 +1,5 @@
 """The Python API: training, generation, checks, evaluation, display of results."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

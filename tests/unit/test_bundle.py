@@ -1,8 +1,5 @@
 """Bundles: lossless round trip, no pickles; modified and inconsistent files are refused."""
 
-from __future__ import annotations
-
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -17,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from agggen import bundle as bundle_module
-from agggen.bundle import FILES, Bundle, check_bundle, describe_bundle, fingerprint, load_bundle, save_bundle
+from agggen.bundle import FILES, Bundle, check_bundle, fingerprint, load_bundle, save_bundle, write_manifest
 from agggen.errors import BundleError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
 from agggen.generation.generator import InferenceConfig
@@ -91,13 +88,9 @@ def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> No
     assert save_bundle(tmp_path / "other", other) != fingerprint(saved)
 
 
-def test_a_bundle_consists_of_json_and_safetensors(saved: Path) -> None:
-    assert saved.stat().st_mode & 0o055 == 0o055, "files must be readable by other users"
+def test_a_bundle_has_no_other_files_and_other_users_can_read_it(saved: Path) -> None:
+    assert saved.stat().st_mode & 0o055 == 0o055
     assert sorted(path.name for path in saved.iterdir()) == sorted(EVERY_FILE)
-    for path in saved.glob("*.json"):
-        json.loads(path.read_text(encoding="utf-8"))
-    assert load_file(saved / "weights.safetensors").keys() == small_bundle().model.state_dict().keys()
-    assert describe_bundle(saved)["config"] == {"training": {"seed": 3}, "note": "Ålesund"}
 
 
 # --- saving ---
@@ -174,10 +167,7 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
         save_file(change(load_file(file)), file)
     else:
         file.write_text(json.dumps(change(json.loads(file.read_text("utf-8")))), encoding="utf-8")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest[name] = {"bytes": file.stat().st_size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    text = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    (folder / "manifest.json").write_text(text, encoding="utf-8")
+    write_manifest(folder, FILES)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 """Presets, overrides and invalid settings of toy dataclasses."""
 
-from __future__ import annotations
-
-import enum
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,11 +11,6 @@ from hypothesis import strategies as st
 
 from agggen.config import as_overrides, config_hash, flatten, load_config, preset_names, resolved
 from agggen.errors import ConfigError
-
-
-class Device(enum.Enum):
-    CPU = "cpu"
-    GPU = "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,6 @@ class Toy:
     name: str = "toy"
     note: str | None = None
     corpus: Path | None = None
-    device: Device = Device.CPU
     weights: dict[str, float] = field(default_factory=dict)
 
 
@@ -89,7 +80,6 @@ def test_overrides_take_precedence_over_presets_and_defaults(tmp_path: Path) -> 
         ("name=a=b", "name", "a=b"),
         ("note=null", "note", None),
         ("corpus=runs/x", "corpus", Path("runs/x")),
-        ("device=gpu", "device", Device.GPU),
         ("weights={bleu: 1, ter: 0.5}", "weights", {"bleu": 1.0, "ter": 0.5}),
         ("model={width: 12}", "model", Model(width=12)),
         ("warmup.steps=7", "warmup", Warmup(7)),
@@ -124,7 +114,6 @@ def test_overrides_of_sections(overrides: list[str], expected: Toy) -> None:
         ("model.layers=[1, x]", "'model.layers' must be a valid integer, not 'x'"),
         ("mixed_precision=yes", "'mixed_precision' must be a valid boolean, not 'yes'"),
         ("model.history=none", "'model.history' must be 'masked' or 'shared', not 'none'"),
-        ("device=tpu", "'device' must be 'cpu' or 'gpu', not 'tpu'"),
         ("model.width=6", "model: width 6 is not a multiple of 4 heads"),
         ("model=3", "'model' is a section with the keys width, heads, dropout, history, layers; it cannot be set"),
         ("model.width", "override 'model.width' is not of the form key=value"),
@@ -190,7 +179,7 @@ def test_the_hash_depends_on_values_only(tmp_path: Path) -> None:
 
 def test_flatten_returns_scalars_by_dotted_key() -> None:
     flat = flatten(Toy(corpus=Path("x"), weights={"bleu": 1.0}))
-    expected = {"model.width": 128, "model.layers": "[2, 2]", "corpus": "x", "device": "cpu", "weights.bleu": 1.0}
+    expected = {"model.width": 128, "model.layers": "[2, 2]", "corpus": "x", "weights.bleu": 1.0}
     assert flat.items() >= expected.items() and flat["warmup"] is None
     assert flatten(Toy())["weights"] == "{}"
 

@@ -1,7 +1,5 @@
 """Loading records and splits from files, folders, patterns, DataFrames, Arrow tables and lists."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Display of results, and their tables."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any

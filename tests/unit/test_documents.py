@@ -281,8 +281,3 @@ def test_commands_run(readme: Path, example_files: Path, capsys: pytest.CaptureF
 def test_python_blocks_run(block: Block, example_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agggen.corpora.catalogue.elements_records", lambda split: list(elements_records(split))[:6])
     exec(compile(block.text, str(block), "exec"), {})
-
-
-def test_every_reason_not_to_run_a_command_applies() -> None:
-    for pattern in NEEDS:
-        assert any(re.search(pattern, " ".join(words)) for _, words in AGGGEN_COMMANDS), pattern

@@ -1,7 +1,5 @@
 """Encoding of records and texts: predicate table, facts, bit masks of the hard alignment, rejects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ from agggen.encoding import UNKNOWN_PREDICATE, Constraints, Encoder, segmented, 
 from agggen.errors import BundleError, RecordError
 from agggen.facts.config import segmenter
 from agggen.facts.sentences import SentenceSegmenter
-from agggen.model.batch import UNK, collate
+from agggen.model.batch import collate
 from agggen.records import Fact, Plan, Record, Reference, Triple
 from agggen.text import Vocabulary
 
@@ -88,17 +86,6 @@ def test_each_fact_has_its_own_tokens(encoder: Encoder) -> None:
     assert tokens_of(encoder, example.facts) == [text.split() for text in expected]
     assert example.n_target == 15 + 3
     assert (example.required, example.forbidden, example.max_size) == ((), (), 99)
-
-
-def test_copied_words_have_the_ids_of_the_source() -> None:
-    """ "Ulm" is rare but in the record, so it has an extra id; rare words that the record lacks are UNK."""
-    often = Record("o", (Triple("x", "y", "z"),), tuple(Reference("She lives in it.") for _ in range(2)))
-    encoder = Encoder(Vocabulary.build([often]), (UNKNOWN_PREDICATE,))
-    example = encoder.example(record(), ["She lives in Ulm", " in Trondheim."])
-    _, extras = encoder.source(record())
-    assert example.facts[0][-1] == len(encoder.vocabulary) + extras.index("Ulm")
-    assert example.facts[0][-1] in example.source
-    assert example.facts[1][1] == UNK
 
 
 @pytest.mark.parametrize("constraints", ["none", "paper", "release"])

@@ -1,7 +1,5 @@
 """Training on this machine: preparation of records, files of a run, exact resume, rejects and invalid settings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -246,7 +244,6 @@ def test_an_unavailable_device_is_refused(tmp_path: Path, name: str) -> None:
             (StageConfig, {name: 0}, f"{name} must be at least 1, not 0")
             for name in ("accumulate", "log_every", "batch_positions", "max_records", "patience")
         ),
-        (StageConfig, {"epochs": -1}, "epochs must be at least 0"),
         (StageConfig, {"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
         (StageConfig, {"alignment_penalty": float("nan")}, "alignment_penalty must be at least 0, or null"),
         (StageConfig, {"substitute": -0.1}, "substitute must be between 0 and 1"),

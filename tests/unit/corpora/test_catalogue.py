@@ -1,7 +1,5 @@
 """The catalogue: names, folders, loading, and counts of the real corpora."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -82,21 +80,6 @@ def test_counts_of_the_real_corpora(
 def test_the_records_of_elements_have_the_pinned_hash() -> None:
     records = [record for split in SPLITS for record in elements_records(split)]
     assert fingerprint_of(records) == "02560136e5d7c017223d84993a481dcb086c72291b56a2a0b9c8b932c90e3488"
-
-
-def test_webnlg_1_6_has_the_records_of_2017(data_home: Path) -> None:
-    for split in ("train", "dev"):
-        original, enriched = (
-            {r.id: r.triples for r in split_rejects(load(n, split))[0]} for n in ("webnlg", "webnlg-1.6")
-        )
-        assert original == enriched
-
-
-def test_triples_of_the_constrained_test_set_are_in_training(data_home: Path) -> None:
-    """Contrary to the name of the split; the catalogue's note says so."""
-    train, test = (split_rejects(load("webnlg-2.1-constrained", split))[0] for split in ("train", "test"))
-    known, tested = ({triple for record in records for triple in record.triples} for records in (train, test))
-    assert (len(tested), len(tested & known)) == (1873, 1842)
 
 
 def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(

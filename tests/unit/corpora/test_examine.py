@@ -1,7 +1,5 @@
 """Statistics of data, and warnings about likely errors."""
 
-from __future__ import annotations
-
 from agggen import load_dataset
 from agggen.corpora.examine import examine
 

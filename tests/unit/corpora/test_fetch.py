@@ -1,7 +1,5 @@
 """Downloads of corpora: retries, verification, error messages."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

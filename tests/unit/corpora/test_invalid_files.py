@@ -1,7 +1,5 @@
 """Missing, empty, undecodable and malformed files of each reader raise an error that names file and line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Users' records as JSON lines, and invalid lines."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

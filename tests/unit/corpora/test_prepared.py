@@ -1,7 +1,5 @@
 """The Parquet form of a corpus: lossless, atomic; damaged, modified and foreign files are refused."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,9 +22,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 def references(draw: st.DrawFn, predicates: tuple[str, ...]) -> Reference:
     pieces = draw(st.lists(TEXT, min_size=1, max_size=3))
     predicate_lists = st.none() | st.lists(st.sampled_from(predicates), max_size=3).map(tuple)
-    facts = draw(
-        st.none() | st.tuples(*(predicate_lists.map(lambda names, p=piece: Fact(p, names)) for piece in pieces))
-    )
+    facts = draw(st.none() | st.tuples(*(st.builds(Fact, st.just(piece), predicate_lists) for piece in pieces)))
     order = tuple(draw(st.permutations(predicates)))
     boundary = draw(st.integers(0, len(order) - 1))
     plan = draw(st.sampled_from([None, Plan(tuple(filter(None, (order[:boundary], order[boundary:]))))]))

@@ -1,7 +1,5 @@
 """Rel2Text: items as records, invalid items."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Users' tables as records: long, wide and nested forms, column names, invalid rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date, datetime
 from functools import reduce
@@ -34,16 +32,6 @@ def only_record(table: Table) -> Record:
     ((record,),) = table.records.values()
     assert not table.rejects
     return record
-
-
-class NotComparable:
-    """Like pandas.NA: a comparison's result has no truth value."""
-
-    def __ne__(self, other: object) -> Any:
-        return self
-
-    def __bool__(self) -> bool:
-        raise TypeError("boolean value of NA is ambiguous")
 
 
 def long_rows(*triples: tuple[Any, ...]) -> list[Row]:
@@ -172,16 +160,15 @@ def test_a_record_in_a_data_frame_may_have_arrays_and_empty_cells() -> None:
         (datetime(2020, 1, 2), "2020-01-02"),
         (datetime(2020, 1, 2, 3, 4), "2020-01-02 03:04:00"),
         (float("nan"), None),
-        (NotComparable(), None),
     ],
 )
 def test_cells_become_text(cell: object, text: str | None) -> None:
     assert text_of(cell) == text
 
 
-def test_a_cell_of_another_type_is_refused() -> None:
-    with pytest.raises(RecordError, match="a cell has the type bytes"):
-        text_of(b"x")
+def test_missing_values_of_pandas_are_empty_cells() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert (text_of(pandas.NA), text_of(pandas.NaT)) == (None, None)
 
 
 FILES = {

@@ -1,7 +1,5 @@
 """WebNLG XML: triples, texts, human plans of 1.6, invalid entries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

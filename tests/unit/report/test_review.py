@@ -1,7 +1,5 @@
 """The review table: written by `agggen check`, corrected, and read back as training data."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -28,8 +26,7 @@ def with_corrections(path: Path, corrections: dict[str, str]) -> Path:
     return path.with_name("done.csv")
 
 
-@pytest.fixture
-def table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def test_corrected_texts_are_training_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [{"id": f"r{n}", "triples": [*TRIPLES, ["a", "b", str(n)]], "text": text} for n, text in enumerate(TEXTS)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     arguments = ["check", tmp_path / "texts.jsonl", "--review", tmp_path / "review.csv", "--worst", "4"]
@@ -37,10 +34,7 @@ def table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     assert code == 0, err
     code, _, err = command(capsys)(*arguments)
     assert (code, "may contain corrections" in err) == (2, True)
-    return tmp_path / "review.csv"
-
-
-def test_the_riskiest_text_is_first(table: Path) -> None:
+    table = tmp_path / "review.csv"
     with table.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == list(COLUMNS)
@@ -49,8 +43,6 @@ def test_the_riskiest_text_is_first(table: Path) -> None:
     assert all(row["corrected"] == "" and row["faults"] for row in rows)
     assert {row["text"] for row in rows} == set(TEXTS)
 
-
-def test_corrected_texts_are_training_data(table: Path) -> None:
     corrections = {"r0": "Right: it's in 3.", "r1": "Another\nline.", "r3": "A third one."}
     corrected_table = with_corrections(table, corrections)
     records = {record.id: record for record in load_records(corrected_table)}
@@ -60,8 +52,6 @@ def test_corrected_texts_are_training_data(table: Path) -> None:
     splits = load_dataset(corrected_table).splits
     assert sum(len(record.references) for split in splits.values() for record in split) == 3
 
-
-def test_an_invalid_json_cell_is_a_reject(table: Path) -> None:
     corrected_table = with_corrections(table, {f"r{n}": f"Text {n}." for n in range(4)})
     corrected_table.write_text(corrected_table.read_text().replace('""b"", ""2""]]', '""b"", ""2""'), encoding="utf-8")
     with pytest.warns(UserWarning, match="'triples' must be a JSON list"):
