@@ -34,12 +34,11 @@ from agggen.evaluation.text_metrics import (
     tercom_statistics,
 )
 
-PROTOCOLS: Mapping[str, tuple[str, ...]] = {
+PROTOCOLS: Mapping[str, tuple[str, ...]] = {  # the metrics of each protocol
     "plain": ("bleu", "chrf", "ter"),
     "e2e": ("bleu", "nist", "meteor", "rouge_l", "cider"),
     "webnlg-2017": ("bleu", "meteor", "ter"),
 }
-"""The metrics of each protocol."""
 
 _WEBNLG_REFERENCES = 3
 _NOT_WORD = re.compile(r"(\W)")
@@ -49,8 +48,6 @@ _ASCII_REPLACEMENTS = str.maketrans(
     | {"\u00fe": "th", "\u00df": "ss", "\u00e6": "ae", "\u0153": "oe"}  # thorn, sharp s, ligatures
     | {"\u2013": "-", "\u2014": "--", "\u2018": "'", "\u2019": "'", "\u2032": "'", "\u201c": '"', "\u201d": '"'}
 )
-
-
 _Tokenise = Callable[[list[str]], Iterable[str]]
 _Statistics = Callable[[list[str], list[list[str]]], SegmentStatistics]
 
@@ -82,7 +79,7 @@ def measure(
 
     @cache
     def tokenised_by(tokenise: _Tokenise) -> tuple[list[str], list[list[str]]]:
-        """Texts and references, tokenised in one call, since starting Java is slow."""
+        # Texts and references are tokenised in one call, since starting Java is slow.
         tokens = iter(tokenise([*hypotheses, *(text for group in groups for text in group)]))
         return [next(tokens) for _ in hypotheses], [[next(tokens) for _ in group] for group in groups]
 

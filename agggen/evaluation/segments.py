@@ -13,22 +13,18 @@ import numpy as np
 from agggen.errors import AggGenError
 from agggen.evaluation import Score
 
-References = Sequence[Sequence[str]]
-"""The references of each text."""
-Formula = Callable[[np.ndarray], np.ndarray]
-"""Sums of rows (..., counts) -> scores (...)."""
+References = Sequence[Sequence[str]]  # the references of each text
+Formula = Callable[[np.ndarray], np.ndarray]  # sums of rows (..., counts) -> scores (...)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SegmentStatistics:
     """The counts of one metric over a corpus."""
 
-    rows: np.ndarray
-    """(texts, counts)"""
+    rows: np.ndarray  # (texts, counts)
     formula: Formula
     signature: str
-    segment_scores: np.ndarray | None = None
-    """(texts,) The score of each text; None if the metric is not defined for single texts."""
+    segment_scores: np.ndarray | None = None  # (texts,); None if the metric is not defined for single texts
 
     def corpus(self, indices: Sequence[int] | slice | None = None) -> Score:
         """The score of the corpus, or of the texts with the indices `indices`.

@@ -13,8 +13,7 @@ from agggen.records import Record
 from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of
 from agggen.verification.results import check_paired
 
-SER = "ser"
-"""The slot error rate, a metric of protocol e2e if all predicates are slots of E2E."""
+SER = "ser"  # the slot error rate, a metric of protocol e2e if all predicates are slots of E2E
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -23,8 +22,7 @@ class MeasuredMetric:
 
     statistics: SegmentStatistics
     interval: Interval | None = None
-    comparison: Comparison | None = None
-    """The comparison with another system, which is its `second`."""
+    comparison: Comparison | None = None  # with another system, which is its `second`
 
 
 def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:
@@ -65,7 +63,6 @@ def measure_system(
 
     Args:
         metrics: the result of `metrics_of`.
-        records: records with references.
         against: another system's texts, for a paired comparison.
         tokenised: see `agggen.evaluation.protocols.measure`.
 

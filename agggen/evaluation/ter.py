@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 MAX_SHIFT_WORDS = 10
 MAX_SHIFT_DISTANCE = 50
-BEAM = 20
-"""Table cells with more than BEAM edits above their column's best are pruned; distances up to BEAM are exact."""
-
+BEAM = 20  # cells with more edits above their column's best are pruned; distances up to BEAM are exact
 _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)
 
@@ -61,13 +59,9 @@ class Distance:
 
 class _Alignment(NamedTuple):
     distance: int
-    hypothesis_errors: list[bool]
-    """For each word of the hypothesis: whether it is inserted or substituted."""
-    reference_errors: list[bool]
-    """For each word of the reference: whether it is deleted or substituted."""
-    position: list[int]
-    """For each word of the reference: the index of its aligned hypothesis word; if it is deleted, of the last before
-    it (-1: none)."""
+    hypothesis_errors: list[bool]  # for each word of the hypothesis: whether it is inserted or substituted
+    reference_errors: list[bool]  # for each word of the reference: whether it is deleted or substituted
+    position: list[int]  # for each word of the reference: the aligned or, if deleted, the last word before it, or -1
 
 
 class _Search:

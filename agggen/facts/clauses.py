@@ -57,10 +57,8 @@ _VERB, _PARTICIPLE, _GERUND, _SUBJECT, _RELATIVE, _CONJUNCTION, _AFTER_COMMA, _A
 )
 _WORD = re.compile(r"\S+")
 _PUNCTUATION = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
-_VERB_WINDOW = 9
-"""Number of words after "and" in which a verb indicates a coordinated clause."""
-VERSION = "1"
-"""Part of the fingerprint; increase it when the code of the rules changes."""
+_VERB_WINDOW = 9  # number of words after "and" in which a verb indicates a coordinated clause
+VERSION = "1"  # part of the fingerprint; increase it when the code of the rules changes
 
 
 class ClauseSegmenter(RuleSegmenter):

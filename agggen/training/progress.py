@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from agggen.training.events import TrainingEvent
 
-TITLES = {"baseline": "Transformer", "joint": "joint model"}
-"""Displayed names of the stages."""
+TITLES = {"baseline": "Transformer", "joint": "joint model"}  # displayed names of the stages
 _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_NOTES = 10.0
 

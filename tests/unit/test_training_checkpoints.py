@@ -188,8 +188,3 @@ def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Pat
     damage(checkpoint)
     with pytest.raises(TrainingError, match=message):
         load_checkpoint(checkpoint, trainer())
-
-
-def test_a_missing_checkpoint_is_not_a_training_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        load_checkpoint(tmp_path / "checkpoint", trainer())

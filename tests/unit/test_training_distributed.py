@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from agggen.training.checkpoints import FileCheckpointer
-from agggen.training.distributed import SINGLE_WORKER, worker_share
+from agggen.training.distributed import worker_share
 from tests.unit import training_workers
 from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 
@@ -91,13 +91,6 @@ def test_texts_stop_requests_and_errors_reach_all_workers(workers: Workers) -> N
         assert (facts["stopped_at"], facts["done"]) == (6, False), "workers stopped at different updates"
         assert "update 1: loss nan and gradient norm nan must be finite" in facts["error"]
     assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts), "workers must draw different dropout"
-
-
-def test_a_group_of_one_changes_nothing() -> None:
-    group, tensor = SINGLE_WORKER, torch.ones(2)
-    group.all_reduce(tensor)
-    assert tensor.tolist() == [1, 1] and group.broadcast("x") == "x"
-    assert (group.any(True), group.any(False), group.rank, group.size) == (True, False, 0, 1)
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=60), st.integers(1, 9))

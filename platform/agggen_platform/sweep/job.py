@@ -91,7 +91,6 @@ def sweep(
         overrides: the user's overrides, which `config` contains already; they must not set a key of the space.
         model: the best bundle is registered as a version of this model; None: it is not registered.
         show: called with the progress after each trial.
-        on_name: called once at the start, with the sweep's name.
 
     Raises:
         ConfigError: the space does not fit the configuration, a sweep with other settings has this name, the registry
@@ -136,10 +135,9 @@ def sweep(
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         trials_run = study.remaining
         stack.enter_context(tracker)
-        params: dict[str, Scalar] = {"metric": settings.metric, "seed": settings.seed}
-        params |= {"asha": json.dumps(identity["early stopping"])}
-        params |= {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
-        tracker.log_params(params)
+        params: dict[str, Scalar] = {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+        asha = json.dumps(identity["early stopping"])
+        tracker.log_params({"metric": settings.metric, "seed": settings.seed, "asha": asha} | params)
         # Hashes are tags, not parameters, which MLflow's pages would plot.
         tracker.set_tags(
             {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
@@ -160,11 +158,8 @@ def sweep(
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
             except AggGenError as error:  # the caller still gets the results of the trials
                 refusal = error
-    seconds = time.monotonic() - start_time
-    ui_command = tracker.ui_command()
-    return SweepReport(
-        name, columns(study), rows(study), best, bundle, version, refusal, registry, trials_run, seconds, ui_command
-    )
+    results = columns(study), rows(study), best, bundle, version, refusal, registry, trials_run
+    return SweepReport(name, *results, time.monotonic() - start_time, tracker.ui_command())
 
 
 def _run_remaining_trials(
@@ -197,9 +192,7 @@ def _run_remaining_trials(
 
 
 def _best_trial(study: Study) -> FrozenTrial:
-    """The best finished trial; raises SweepError if there is none."""
-    best = study.best()
-    if best is not None:
+    if best := study.best():
         return best
     failures = study.trials(TrialState.FAIL)
     first_reason = f"; trial {failures[0].number}: {failures[0].user_attrs['reason']}" if failures else ""
