@@ -29,7 +29,6 @@ class ModelOutput:
 
     @property
     def texts(self) -> list[str]:
-        """The best text of each record, as a string."""
         return [generation.text for generation in self.generations]
 
 

@@ -30,10 +30,7 @@ def package_version() -> str:
 def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
     """The line that the tool prints for each of `lines`.
 
-    Args:
-        jar: the path of the tool's jar in the package.
-        options: Java's options, before the jar.
-        arguments: the tool's arguments, after the jar.
+    `jar` is the path of the tool's jar in the package. Java's `options` come before it, `arguments` after.
 
     Raises:
         AggGenError: there is no `java` or no jar, or the process failed or printed a different number of lines.

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 from agggen.errors import AggGenError
@@ -62,9 +63,8 @@ def measure(
     """The statistics of the texts by metric.
 
     Args:
-        protocol: one of ``PROTOCOLS``.
         references: at least one per text; blank references are ignored.
-        metrics: names of metrics of the protocol; all by default.
+        metrics: all metrics of the protocol by default.
         tokenised: whether texts and references are already tokenised, with spaces between tokens; only e2e tokenises
             them again.
 
@@ -86,7 +86,8 @@ def measure(
     metrics_by_name, result = _metrics_of(protocol, tokenised), {}
     for name in names:
         statistics, tokenise, remark = metrics_by_name[name]
-        result[name] = statistics(*tokenised_by(tokenise)).with_remark(remark)
+        measured = statistics(*tokenised_by(tokenise))
+        result[name] = replace(measured, signature=measured.signature + remark)
     return result
 
 
@@ -109,14 +110,14 @@ def _metrics_of(protocol: str, tokenised: bool) -> dict[str, tuple[_Statistics, 
     if protocol == "e2e":
         mteval = partial(map, mteval_tokens)
         return {
-            "bleu": (partial(bleu_statistics, tokenised=True), mteval, "texts:lc-ascii+13a"),
-            "nist": (nist_statistics, mteval, "texts:lc-ascii+13a"),
-            "meteor": (meteor_statistics, ptb_tokens, "texts:ptb-nopunct"),
-            "rouge_l": (rouge_l_statistics, ptb_tokens, "texts:ptb-nopunct"),
-            "cider": (cider_statistics, ptb_tokens, "texts:ptb-nopunct"),
+            "bleu": (partial(bleu_statistics, tokenised=True), mteval, "|texts:lc-ascii+13a"),
+            "nist": (nist_statistics, mteval, "|texts:lc-ascii+13a"),
+            "meteor": (meteor_statistics, ptb_tokens, "|texts:ptb-nopunct"),
+            "rouge_l": (rouge_l_statistics, ptb_tokens, "|texts:ptb-nopunct"),
+            "cider": (cider_statistics, ptb_tokens, "|texts:ptb-nopunct"),
         }
     tokenise = partial(map, str.lower if tokenised else challenge_tokens)
-    remark = f"refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
+    remark = f"|refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
     return {
         "bleu": (multi_bleu_statistics, tokenise, remark),
         "meteor": (meteor_statistics, tokenise, remark),

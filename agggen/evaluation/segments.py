@@ -6,7 +6,7 @@ The score of a corpus, of a part of it, or of a bootstrap sample therefore needs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,10 +35,6 @@ class SegmentStatistics:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
         part = self.rows[indices if isinstance(indices, slice) else np.asarray(indices, dtype=int)]
         return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
-
-    def with_remark(self, remark: str) -> SegmentStatistics:
-        """A copy with `remark`, on the preprocessing of the texts, in its signature, unless the remark is empty."""
-        return replace(self, signature=f"{self.signature}|{remark}") if remark else self
 
     def samples(self, weights: np.ndarray) -> np.ndarray:
         """The scores (samples,) of bootstrap samples; `weights` (samples, texts) counts the texts of each sample."""

@@ -84,10 +84,7 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
 
 
 def _start_after_antecedent(child: Node, role: str) -> int | None:
-    """The index of the first word of clause `child` after its antecedent; None if the antecedent belongs to its fact.
-
-    `role` is the role of the governing frame's argument that contains the clause.
-    """
+    """The first word after the antecedent of the clause in an argument `role`; None if that belongs to its fact."""
     n_before_predicate = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
     relative = (number for number in range(n_before_predicate) if child.phrases[number].role.startswith("R-"))
     n_antecedent = next(relative, None)  # number of phrases of the antecedent

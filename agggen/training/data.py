@@ -72,7 +72,6 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     Raises:
         CorpusError: the corpus is missing, or more than `max_reject_share` of a split is rejected.
         AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
-        RegistryError, StorageError: the registry or store of the bundle at ``training.start`` fails.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     names = dict.fromkeys((corpus.train, corpus.dev))
@@ -117,8 +116,7 @@ def check_unchanged(stored: Mapping[str, Any], current: Mapping[str, Any], run: 
     """Raises ConfigError if the inputs of a run (its flattened configuration and `Data.input_fingerprints`) changed.
 
     The initial bundle is compared by its fingerprint, not its path. Settings that `stored` lacks, from an older version
-    of agggen, have their defaults; settings of a stage without epochs are ignored. The message names the `run`, and the
-    `remedy`, the option with which another run is started.
+    of agggen, have their defaults; those of a stage without epochs are ignored. The message names `run` and `remedy`.
     """
     before, now = _comparable(stored), _comparable(current)
     changed = [

@@ -14,7 +14,6 @@ _SECONDS_BETWEEN_NOTES = 10.0
 
 
 def print_to_stderr(line: str) -> None:
-    """Prints a line to standard error and flushes it."""
     print(line, file=sys.stderr, flush=True)
 
 

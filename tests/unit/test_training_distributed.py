@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from agggen.training.checkpoints import FileCheckpointer
-from agggen.training.distributed import worker_share
+from agggen.training.distributed import SINGLE_WORKER, worker_share
 from tests.unit import training_workers
 from tests.unit.toy_training import CONFIG, fresh_model, same, trainer, weights
 
@@ -47,7 +47,7 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def single_process() -> dict[str, Tensor]:
-    return training_workers.single_process_results()
+    return training_workers.invariant_results(SINGLE_WORKER)
 
 
 def test_results_equal_those_of_one_worker(workers: Workers, single_process: dict[str, Tensor]) -> None:

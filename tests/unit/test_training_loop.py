@@ -19,7 +19,7 @@ from agggen.errors import TrainingError
 from agggen.model.batch import Example, collate
 from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileCheckpointer
-from agggen.training.loop import Stage, StageConfig, Trainer, deterministic
+from agggen.training.loop import Stage, Trainer, deterministic
 from agggen.training.stopping import StopRequest
 from tests.unit.model.enumeration import random_example, tiny_model
 from tests.unit.toy_training import (

@@ -31,7 +31,7 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, description, rows, table
-from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, maximum, parse_space, trial_config
+from agggen_platform.sweep.space import as_overrides, check_space, extremes, maximum, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.backup import log_backup
@@ -200,28 +200,14 @@ def _best_trial(study: Study) -> FrozenTrial:
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data that affect the trials; without the number of trials, which may be increased later."""
-    values = resolved(settings)
-    fingerprints, segmenters = _fingerprints_and_segmenters(config, parse_space(settings.space))
-    return {
-        "space": values["space"],
-        "metric": settings.metric,
-        "seed": settings.seed,
-        "early stopping": values["asha"],
-        "configuration": config_hash(run_config_of(config)),
-        "data": fingerprints,
-        "segmenter": ", ".join(segmenters),
-    }
-
-
-def _fingerprints_and_segmenters(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
-    """The fingerprints of all corpora and start bundles, by name, and all segmenters that trials may use."""
-    searched_values = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
+    """All settings, corpora and start bundles that affect the trials; not the number of trials, which may increase."""
+    space, values = parse_space(settings.space), resolved(settings)
+    data_values = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
-    for values in product(*searched_values.values()):
+    for combination in product(*data_values.values()):
         try:
-            trial = trial_config(config, dict(zip(searched_values, values, strict=True)))
+            trial = trial_config(config, dict(zip(data_values, combination, strict=True)))
             data = data_of(trial)
         except ConfigError:  # an invalid combination; a trial with these values fails with this reason
             continue
@@ -229,7 +215,15 @@ def _fingerprints_and_segmenters(config: JobConfig, space: Space) -> tuple[dict[
         if data.start:
             fingerprints[f"start {trial.training.start}"] = data.start.fingerprint
         segmenters.add(data.segmenter)
-    return fingerprints, sorted(segmenters)
+    return {
+        "space": values["space"],
+        "metric": settings.metric,
+        "seed": settings.seed,
+        "early stopping": values["asha"],
+        "configuration": config_hash(run_config_of(config)),
+        "data": fingerprints,
+        "segmenter": ", ".join(sorted(segmenters)),
+    }
 
 
 @contextmanager

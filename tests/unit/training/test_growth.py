@@ -1,7 +1,6 @@
 """Adding words and predicates does not change a model's distributions (float64, up to rounding)."""
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
