@@ -102,7 +102,6 @@ def slot_statistics(
     """The slot error rate ``ser.ser``, and its parts ``ser.add``, ``ser.miss`` and ``ser.wrong``, in percent of values.
 
     Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
         RecordError: a record has a predicate that is not a slot of E2E.
     """
     check_paired(records, texts)

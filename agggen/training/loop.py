@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -87,12 +87,9 @@ def deterministic(device: torch.device) -> Iterator[None]:
         options.fill_uninitialized_memory = fills_memory
 
 
-@contextmanager
-def isolated_randomness(device: torch.device) -> Iterator[None]:
+def isolated_randomness(device: torch.device) -> AbstractContextManager[None]:
     """Restores torch's random state on exit."""
-    devices = [device.index or 0] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices, device_type="cuda"):
-        yield
+    return torch.random.fork_rng([device.index or 0] if device.type == "cuda" else [], device_type="cuda")
 
 
 @dataclass

@@ -62,10 +62,7 @@ def _forbid_duplicates(path: Sequence[int], predicate: int, begin_tags: Sequence
 
 
 def _phrase_end(path: Sequence[int], start: int, inside_tag: int) -> int:
-    end = start + 1
-    while end < len(path) and path[end] == inside_tag:
-        end += 1
-    return end
+    return next((end for end in range(start + 1, len(path)) if path[end] != inside_tag), len(path))
 
 
 def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
