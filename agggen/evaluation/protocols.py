@@ -69,7 +69,7 @@ def measure(
             them again.
 
     Raises:
-        AggGenError: a name is unknown, a text cannot be scored (see ``present_references``), or the Java runtime or
+        AggGenError: a name is unknown, a text cannot be scored (`non_blank_references`), or the Java runtime or
             pycocoevalcap, needed for METEOR, ROUGE-L and CIDEr, is missing.
     """
     names = requested_metrics(protocol, metrics)

@@ -64,7 +64,6 @@ class FrameSettings:
     allennlp: AllenNLPConfig | None = None  # the archive of the source ``allennlp``
 
     def with_source(self, source: SegmenterName) -> SegmenterConfig:
-        """The segmenter `source` with these settings."""
         return SegmenterConfig(source=source, level=self.level, allennlp=self.allennlp)
 
 

@@ -55,7 +55,6 @@ class Study:
     """Suggests trials, stores their evaluations and results, and stops trials early."""
 
     def __init__(self, study: optuna.Study, config: SweepConfig, space: Space, epochs: Epochs) -> None:
-        """`study`: see `open_study`."""
         self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
         self._interrupted_numbers = []
         for trial in self.trials(TrialState.RUNNING):
