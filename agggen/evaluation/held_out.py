@@ -19,8 +19,8 @@ class ModelOutput:
     """A model's texts and plans for records with references."""
 
     records: list[Record]
-    n_best: list[list[Generation]]  # The texts of each record, best first
-    most_likely_plans: list[Plan]  # The most likely plan of each record; its text may have another plan
+    n_best: list[list[Generation]]  # the texts of each record, best first
+    most_likely_plans: list[Plan]  # the most likely plan of each record; its text may have another plan
 
     @property
     def generations(self) -> list[Generation]:

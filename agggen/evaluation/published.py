@@ -31,7 +31,7 @@ class Board:
 
     corpus: str
     split: str
-    inputs: int  # Number of records of the test set
+    inputs: int  # number of records of the test set
     trained_on: str  # the training corpus, by its name in the catalogue
     protocol: str
     method: str  # how the published numbers were computed

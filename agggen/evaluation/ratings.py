@@ -19,7 +19,7 @@ from agggen.evaluation.files import json_objects
 from agggen.records import Record
 
 DIMENSIONS = ("DataCoverage", "Correctness", "Fluency")
-MIN_CORRECTNESS = 70.0  # Texts rated below this in Correctness count as incorrect
+MIN_CORRECTNESS = 70.0  # texts rated below this in Correctness count as incorrect
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RatedText:
 class Agreement:
     """Pearson correlations of one score with human ratings; NaN where a score is constant."""
 
-    per_text: Mapping[str, float]  # Correlation by dimension, over all texts
+    per_text: Mapping[str, float]  # correlation by dimension, over all texts
     per_system: Mapping[str, float]  # the same over the systems' mean scores and mean ratings
 
 

@@ -31,7 +31,7 @@ class Phrase(NamedTuple):
 class Frame:
     """A predicate with its arguments."""
 
-    predicate: int  # Index of the predicate's first word
+    predicate: int  # index of the predicate's first word
     # The predicate and the arguments in text order, without overlap; a discontinuous argument is several phrases.
     phrases: tuple[Phrase, ...]
 
