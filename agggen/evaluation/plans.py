@@ -20,6 +20,7 @@ from agggen.evaluation.alignments import positions
 from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.records import Plan, Record
 
+Predicates = Sequence[Collection[str]]  # of each input's record; plans may omit some of them
 # The group number of each predicate in two plans, sorted; -1 for omitted predicates.
 Labels = tuple[tuple[int, int], ...]
 
@@ -39,7 +40,7 @@ _SIGNATURES = {
 
 
 def plan_statistics(
-    plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Sequence[Collection[str]] | None = None
+    plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None
 ) -> dict[str, SegmentStatistics]:
     """All metrics by name: in [0, 1], tau in [-1, 1], groups as numbers; NaN if a metric is undefined for all inputs.
 
