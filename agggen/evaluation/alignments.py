@@ -13,8 +13,8 @@ import numpy as np
 from agggen.errors import AggGenError
 from agggen.evaluation.segments import Formula, SegmentStatistics, percentage, ratio
 
+# The index of each predicate's fact in the text; None or absent if the predicate is not aligned.
 Positions = Mapping[str, int | None]
-"""The index of each predicate's fact in the text; None or absent if the predicate is not aligned."""
 
 
 def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
@@ -43,9 +43,8 @@ def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Position
     if not counts:
         raise AggGenError("the gold alignments are empty; at least one triple must have a fact")
     rows = np.array(counts, dtype=float)  # (texts, 3): correctly aligned, aligned, all triples
-    counts_remark = f"percent|triples:{int(rows[:, 2].sum())}"
     return {
-        name: SegmentStatistics(rows, formula, f"alignment|{definition}|{counts_remark}")
+        name: SegmentStatistics(rows, formula, f"alignment|{definition}|percent|triples:{int(rows[:, 2].sum())}")
         for name, (formula, definition) in _MEASURES.items()
     }
 

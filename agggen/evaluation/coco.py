@@ -19,13 +19,12 @@ def ptb_tokens(texts: Sequence[str]) -> list[str]:
     Raises:
         AggGenError: there is no Java runtime or no jar, or the process failed.
     """
-    package_version()
-    from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
-
     arguments = ("edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase")
     lines = run_lines(
         "PTBTokenizer", "tokenizer/stanford-corenlp-3.4.1.jar", ("-cp",), arguments, [one_line(text) for text in texts]
     )
+    from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS  # after `run_lines`, which checks the package
+
     punctuation = frozenset(PUNCTUATIONS)
     return [" ".join(token for token in line.split() if token not in punctuation) for line in lines]
 

@@ -19,10 +19,8 @@ class ModelOutput:
     """A model's texts and plans for records with references."""
 
     records: list[Record]
-    n_best: list[list[Generation]]
-    """The texts of each record, best first."""
-    most_likely_plans: list[Plan]
-    """The most likely plan of each record; its text may have another plan."""
+    n_best: list[list[Generation]]  # the texts of each record, best first
+    most_likely_plans: list[Plan]  # the most likely plan of each record; its text may have another plan
 
     @property
     def generations(self) -> list[Generation]:
@@ -31,7 +29,6 @@ class ModelOutput:
 
     @property
     def texts(self) -> list[str]:
-        """The best text of each record, as a string."""
         return [generation.text for generation in self.generations]
 
 
@@ -63,10 +60,9 @@ def generate_outputs(
 def alignments(
     generator: Generator, records: Sequence[Record]
 ) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
-    """By aligner (``viterbi``, ``rule_based``): (predicted, gold) alignments of the references with gold facts.
+    """By aligner (``viterbi``, ``rule_based``): (predicted, gold) alignments of each reference with gold facts.
 
-    Returns:
-        One alignment per reference; {} if no reference has gold facts.
+    {} if no reference has gold facts.
     """
     annotated_references = [
         (record, reference.facts)

@@ -12,8 +12,8 @@ from pathlib import Path
 from agggen.errors import AggGenError
 
 PACKAGE = "pycocoevalcap"
+# UTF-8 in every locale; single-threaded garbage collection, which halves METEOR's memory.
 _OPTIONS = ("-Dfile.encoding=UTF-8", "-XX:+UseSerialGC")
-"""UTF-8 in every locale; single-threaded garbage collection, which halves METEOR's memory."""
 
 
 def package_version() -> str:
@@ -30,10 +30,7 @@ def package_version() -> str:
 def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
     """The line that the tool prints for each of `lines`.
 
-    Args:
-        jar: the path of the tool's jar in the package.
-        options: Java's options, before the jar.
-        arguments: the tool's arguments, after the jar.
+    `jar` is the path of the tool's jar in the package. Java's `options` come before it, `arguments` after.
 
     Raises:
         AggGenError: there is no `java` or no jar, or the process failed or printed a different number of lines.
@@ -49,32 +46,22 @@ def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[s
         raise AggGenError(
             f"{tool} needs a Java runtime, and no `java` is on the PATH (on Debian: apt install default-jre-headless)"
         )
-    command = [java, *_OPTIONS, *options, str(jar_path), *arguments]
-    code, output_lines, stderr = _run(command, "".join(f"{line}\n" for line in lines))
-    if code or len(output_lines) != len(lines):
-        details = f". Its error output: {stderr}" if stderr else ""
-        raise AggGenError(f"{tool}: {_failure(code, len(output_lines), len(lines))}{details}")
-    return output_lines
-
-
-def _run(command: Sequence[str], text: str) -> tuple[int, list[str], str]:
-    """The exit status, the lines of stdout, and the last 500 characters of stderr."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        try:
-            # `communicate` writes and reads concurrently.
-            stdout, stderr = process.communicate(text.encode("utf-8", errors="replace"))
-        finally:  # also after an interrupt
-            process.kill()
-            process.wait()
-    stderr_words = stderr.decode("utf-8", errors="replace").split()
-    return process.returncode, stdout.decode("utf-8", errors="replace").split("\n")[:-1], " ".join(stderr_words)[-500:]
-
-
-def _failure(code: int, n_printed: int, n_expected: int) -> str:
-    """The cause of a failure, by the process's exit status and number of lines."""
+    text = "".join(f"{line}\n" for line in lines)
+    # `run` writes and reads concurrently, and kills the process after an interrupt.
+    process = subprocess.run(
+        [java, *_OPTIONS, *options, str(jar_path), *arguments],
+        input=text.encode("utf-8", errors="replace"),
+        capture_output=True,
+    )
+    code, output_lines = process.returncode, process.stdout.decode("utf-8", errors="replace").split("\n")[:-1]
+    if not code and len(output_lines) == len(lines):
+        return output_lines
     if code < 0:
-        return f"its Java process was killed ({signal.Signals(-code).name}); it needs up to 2 GB of memory"
-    if code:
-        return f"its Java process ended with {code}; it needs Java 8 or newer and up to 2 GB of memory"
-    return f"its Java process printed {n_printed} lines for {n_expected} texts"
+        failure = f"was killed ({signal.Signals(-code).name}); it needs up to 2 GB of memory"
+    elif code:
+        failure = f"ended with {code}; it needs Java 8 or newer and up to 2 GB of memory"
+    else:
+        failure = f"printed {len(output_lines)} lines for {len(lines)} texts"
+    stderr = " ".join(process.stderr.decode("utf-8", errors="replace").split())[-500:]
+    details = f". Its error output: {stderr}" if stderr else ""
+    raise AggGenError(f"{tool}: its Java process {failure}{details}")

@@ -23,8 +23,6 @@ ORDERS = 5
 _BETA = math.log(2) / math.log(1.5) ** 2
 _LOWER_CASE = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
-NGram = tuple[str, ...]
-
 
 def mteval_tokens(text: str) -> str:
     """The tokens of mteval-v13a, joined by spaces: ASCII letters lower-cased, then sacreBLEU's 13a."""
@@ -61,16 +59,12 @@ def _score(counts: np.ndarray) -> np.ndarray:
     """NIST (...) from counts (..., 13): information by order, n-grams by order, reference words, references, texts."""
     information = ratio(counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]).sum(-1)
     words, references, texts = np.moveaxis(counts[..., 2 * ORDERS :], -1, 0)
-    return information * _penalty(ratio(counts[..., ORDERS] * references, words * texts))
+    length_ratio = ratio(counts[..., ORDERS] * references, words * texts)
+    with np.errstate(divide="ignore"):  # the brevity penalty of a ratio is 1 from 1 on, 1/2 for 2/3, 0 for 0
+        return information * np.exp(-_BETA * np.log(np.minimum(length_ratio, 1)) ** 2)
 
 
-def _penalty(length_ratio: np.ndarray) -> np.ndarray:
-    """The brevity penalty of length ratios: 1 for ratios of at least 1, 1/2 for 2/3, 0 for 0."""
-    with np.errstate(divide="ignore"):
-        return np.exp(-_BETA * np.log(np.minimum(length_ratio, 1)) ** 2)
-
-
-def _ngrams(words: Sequence[str]) -> Iterator[NGram]:
+def _ngrams(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for start in range(len(words)):
         for end in range(start + 1, min(start + ORDERS, len(words)) + 1):
             yield tuple(words[start:end])

@@ -20,11 +20,9 @@ from agggen.evaluation.alignments import positions
 from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.records import Plan, Record
 
-Predicates = Sequence[Collection[str]]
-"""The predicates of each input's record; plans may omit some of them."""
-
+Predicates = Sequence[Collection[str]]  # of each input's record; plans may omit some of them
+# The group number of each predicate in two plans, sorted; -1 for omitted predicates.
 Labels = tuple[tuple[int, int], ...]
-"""The group number of each predicate in two plans, sorted; -1 for omitted predicates."""
 
 _SIGNATURES = {
     "nmi_max": "plans|nmi:arithmetic|unplaced:alone|max:reference,mean:inputs",
@@ -132,7 +130,7 @@ def _labels(plan: Plan, reference: Plan, predicates: Collection[str]) -> Labels:
 
 @lru_cache(maxsize=1 << 14)  # scikit-learn is slow, and many pairs of plans have equal labels
 def _clustering(measure: str, labels: Labels) -> float:
-    """Agreement of two clusterings: ``nmi`` or ``ami`` (arithmetic mean; Vinh et al. 2010) or ``ari``."""
+    """``nmi`` or ``ami`` (arithmetic mean; Vinh et al. 2010) or ``ari`` of two clusterings."""
     from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
     functions = {"nmi": normalized_mutual_info_score, "ami": adjusted_mutual_info_score, "ari": adjusted_rand_score}

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 from agggen.errors import AggGenError
@@ -34,12 +35,11 @@ from agggen.evaluation.text_metrics import (
     tercom_statistics,
 )
 
-PROTOCOLS: Mapping[str, tuple[str, ...]] = {
+PROTOCOLS: Mapping[str, tuple[str, ...]] = {  # the metrics of each protocol
     "plain": ("bleu", "chrf", "ter"),
     "e2e": ("bleu", "nist", "meteor", "rouge_l", "cider"),
     "webnlg-2017": ("bleu", "meteor", "ter"),
 }
-"""The metrics of each protocol."""
 
 _WEBNLG_REFERENCES = 3
 _NOT_WORD = re.compile(r"(\W)")
@@ -49,8 +49,6 @@ _ASCII_REPLACEMENTS = str.maketrans(
     | {"\u00fe": "th", "\u00df": "ss", "\u00e6": "ae", "\u0153": "oe"}  # thorn, sharp s, ligatures
     | {"\u2013": "-", "\u2014": "--", "\u2018": "'", "\u2019": "'", "\u2032": "'", "\u201c": '"', "\u201d": '"'}
 )
-
-
 _Tokenise = Callable[[list[str]], Iterable[str]]
 _Statistics = Callable[[list[str], list[list[str]]], SegmentStatistics]
 
@@ -65,14 +63,13 @@ def measure(
     """The statistics of the texts by metric.
 
     Args:
-        protocol: one of ``PROTOCOLS``.
         references: at least one per text; blank references are ignored.
-        metrics: names of metrics of the protocol; all by default.
+        metrics: all metrics of the protocol by default.
         tokenised: whether texts and references are already tokenised, with spaces between tokens; only e2e tokenises
             them again.
 
     Raises:
-        AggGenError: a name is unknown, a text cannot be scored (see ``present_references``), or the Java runtime or
+        AggGenError: a name is unknown, a text cannot be scored (`non_blank_references`), or the Java runtime or
             pycocoevalcap, needed for METEOR, ROUGE-L and CIDEr, is missing.
     """
     names = requested_metrics(protocol, metrics)
@@ -82,14 +79,15 @@ def measure(
 
     @cache
     def tokenised_by(tokenise: _Tokenise) -> tuple[list[str], list[list[str]]]:
-        """Texts and references, tokenised in one call, since starting Java is slow."""
+        # Texts and references are tokenised in one call, since starting Java is slow.
         tokens = iter(tokenise([*hypotheses, *(text for group in groups for text in group)]))
         return [next(tokens) for _ in hypotheses], [[next(tokens) for _ in group] for group in groups]
 
     metrics_by_name, result = _metrics_of(protocol, tokenised), {}
     for name in names:
         statistics, tokenise, remark = metrics_by_name[name]
-        result[name] = statistics(*tokenised_by(tokenise)).with_remark(remark)
+        measured = statistics(*tokenised_by(tokenise))
+        result[name] = replace(measured, signature=measured.signature + remark)
     return result
 
 
@@ -112,14 +110,14 @@ def _metrics_of(protocol: str, tokenised: bool) -> dict[str, tuple[_Statistics, 
     if protocol == "e2e":
         mteval = partial(map, mteval_tokens)
         return {
-            "bleu": (partial(bleu_statistics, tokenised=True), mteval, "texts:lc-ascii+13a"),
-            "nist": (nist_statistics, mteval, "texts:lc-ascii+13a"),
-            "meteor": (meteor_statistics, ptb_tokens, "texts:ptb-nopunct"),
-            "rouge_l": (rouge_l_statistics, ptb_tokens, "texts:ptb-nopunct"),
-            "cider": (cider_statistics, ptb_tokens, "texts:ptb-nopunct"),
+            "bleu": (partial(bleu_statistics, tokenised=True), mteval, "|texts:lc-ascii+13a"),
+            "nist": (nist_statistics, mteval, "|texts:lc-ascii+13a"),
+            "meteor": (meteor_statistics, ptb_tokens, "|texts:ptb-nopunct"),
+            "rouge_l": (rouge_l_statistics, ptb_tokens, "|texts:ptb-nopunct"),
+            "cider": (cider_statistics, ptb_tokens, "|texts:ptb-nopunct"),
         }
     tokenise = partial(map, str.lower if tokenised else challenge_tokens)
-    remark = f"refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
+    remark = f"|refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
     return {
         "bleu": (multi_bleu_statistics, tokenise, remark),
         "meteor": (meteor_statistics, tokenise, remark),

@@ -20,11 +20,9 @@ class PublishedSystem:
     """A published system's scores on a test set, by a protocol."""
 
     name: str
-    scores: dict[str, float]
-    """By metric (of `agggen.evaluation.protocols`, or ``ser...``): the score in the metric's unit."""
+    scores: dict[str, float]  # by metric of `agggen.evaluation.protocols`, or ``ser...``, in the metric's unit
     source: str
-    runs: int = 1
-    """The number of runs or checkpoints whose mean the scores are; 1 if the source does not state it."""
+    runs: int = 1  # the scores are the mean of this number of runs or checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +31,10 @@ class Board:
 
     corpus: str
     split: str
-    inputs: int
-    """Number of records of the test set."""
-    trained_on: str
-    """The systems' training corpus, by its name in the catalogue."""
+    inputs: int  # number of records of the test set
+    trained_on: str  # the training corpus, by its name in the catalogue
     protocol: str
-    method: str
-    """How the published numbers were computed."""
+    method: str  # how the published numbers were computed
     systems: tuple[PublishedSystem, ...]
 
 

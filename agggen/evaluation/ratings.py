@@ -19,18 +19,17 @@ from agggen.evaluation.files import json_objects
 from agggen.records import Record
 
 DIMENSIONS = ("DataCoverage", "Correctness", "Fluency")
-MIN_CORRECTNESS = 70.0
-"""Texts rated below this in Correctness count as incorrect."""
+MIN_CORRECTNESS = 70.0  # texts rated below this in Correctness count as incorrect
 
 
 @dataclass(frozen=True, slots=True)
 class RatedText:
-    """A system's text with its mean human ratings (0 to 100) by dimension."""
+    """A system's text with its human ratings."""
 
     record: Record
     text: str
     system: str
-    ratings: Mapping[str, float]
+    ratings: Mapping[str, float]  # mean rating (0 to 100) by dimension
     references: tuple[str, ...] = ()
 
 
@@ -38,10 +37,8 @@ class RatedText:
 class Agreement:
     """Pearson correlations of one score with human ratings; NaN where a score is constant."""
 
-    per_text: Mapping[str, float]
-    """Correlation by dimension, over all texts."""
-    per_system: Mapping[str, float]
-    """Correlation by dimension, over the mean scores and mean ratings of the systems."""
+    per_text: Mapping[str, float]  # correlation by dimension, over all texts
+    per_system: Mapping[str, float]  # the same over the systems' mean scores and mean ratings
 
 
 def read_ratings(path: Path) -> list[RatedText]:

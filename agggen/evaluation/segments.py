@@ -6,29 +6,25 @@ The score of a corpus, of a part of it, or of a bootstrap sample therefore needs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from agggen.errors import AggGenError
 from agggen.evaluation import Score
 
-References = Sequence[Sequence[str]]
-"""The references of each text."""
-Formula = Callable[[np.ndarray], np.ndarray]
-"""Sums of rows (..., counts) -> scores (...)."""
+References = Sequence[Sequence[str]]  # the references of each text
+Formula = Callable[[np.ndarray], np.ndarray]  # sums of rows (..., counts) -> scores (...)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SegmentStatistics:
     """The counts of one metric over a corpus."""
 
-    rows: np.ndarray
-    """(texts, counts)"""
+    rows: np.ndarray  # (texts, counts)
     formula: Formula
     signature: str
-    segment_scores: np.ndarray | None = None
-    """(texts,) The score of each text; None if the metric is not defined for single texts."""
+    segment_scores: np.ndarray | None = None  # (texts,); None if the metric is not defined for single texts
 
     def corpus(self, indices: Sequence[int] | slice | None = None) -> Score:
         """The score of the corpus, or of the texts with the indices `indices`.
@@ -39,10 +35,6 @@ class SegmentStatistics:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
         part = self.rows[indices if isinstance(indices, slice) else np.asarray(indices, dtype=int)]
         return Score(float(self.formula(part.sum(0))), f"{self.signature}|texts:{len(part)}of{len(self.rows)}")
-
-    def with_remark(self, remark: str) -> SegmentStatistics:
-        """A copy with `remark`, on the preprocessing of the texts, in its signature, unless the remark is empty."""
-        return replace(self, signature=f"{self.signature}|{remark}") if remark else self
 
     def samples(self, weights: np.ndarray) -> np.ndarray:
         """The scores (samples,) of bootstrap samples; `weights` (samples, texts) counts the texts of each sample."""

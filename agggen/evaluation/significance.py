@@ -37,12 +37,10 @@ class Comparison:
 
     first: float
     second: float
-    p_value: float
-    """Two-sided: the probability of at least the observed difference if the systems were equal."""
+    p_value: float  # two-sided: the probability of at least the observed difference if the systems were equal
     signature: str
-    low: float
+    low: float  # bounds of the bootstrap interval of first - second
     high: float
-    """The bootstrap interval of first - second."""
 
     @property
     def difference(self) -> float:

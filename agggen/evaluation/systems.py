@@ -13,8 +13,7 @@ from agggen.records import Record
 from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of
 from agggen.verification.results import check_paired
 
-SER = "ser"
-"""The slot error rate, a metric of protocol e2e if all predicates are slots of E2E."""
+SER = "ser"  # the slot error rate, a metric of protocol e2e if all predicates are slots of E2E
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -23,8 +22,7 @@ class MeasuredMetric:
 
     statistics: SegmentStatistics
     interval: Interval | None = None
-    comparison: Comparison | None = None
-    """The comparison with another system, which is its `second`."""
+    comparison: Comparison | None = None  # with another system, which is its `second`
 
 
 def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:
@@ -65,7 +63,6 @@ def measure_system(
 
     Args:
         metrics: the result of `metrics_of`.
-        records: records with references.
         against: another system's texts, for a paired comparison.
         tokenised: see `agggen.evaluation.protocols.measure`.
 
@@ -105,7 +102,6 @@ def slot_statistics(
     """The slot error rate ``ser.ser``, and its parts ``ser.add``, ``ser.miss`` and ``ser.wrong``, in percent of values.
 
     Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
         RecordError: a record has a predicate that is not a slot of E2E.
     """
     check_paired(records, texts)

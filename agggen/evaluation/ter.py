@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 MAX_SHIFT_WORDS = 10
 MAX_SHIFT_DISTANCE = 50
-BEAM = 20
-"""Table cells with more than BEAM edits above their column's best are pruned; distances up to BEAM are exact."""
-
+BEAM = 20  # cells with more edits above their column's best are pruned; distances up to BEAM are exact
 _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)
 
@@ -26,7 +24,7 @@ def count_edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
 
 
 class Distance:
-    """Levenshtein distance of word sequences to a reference.
+    """Levenshtein distance of word sequences to a reference, which has at least one word.
 
     Two bit vectors represent a column of the distance table: where its values increase and decrease by one. Two others
     represent the changes along the rows to the next column.
@@ -39,8 +37,6 @@ class Distance:
             self._bits[word] = self._bits.get(word, 0) | 1 << position
 
     def __call__(self, words: Sequence[str]) -> int:
-        if not self.size:
-            return len(words)
         all_bits, last_bit = (1 << self.size) - 1, 1 << (self.size - 1)
         increases, decreases, distance = all_bits, 0, self.size
         for word in words:
@@ -61,13 +57,9 @@ class Distance:
 
 class _Alignment(NamedTuple):
     distance: int
-    hypothesis_errors: list[bool]
-    """For each word of the hypothesis: whether it is inserted or substituted."""
-    reference_errors: list[bool]
-    """For each word of the reference: whether it is deleted or substituted."""
-    position: list[int]
-    """For each word of the reference: the index of its aligned hypothesis word; if it is deleted, of the last before
-    it (-1: none)."""
+    hypothesis_errors: list[bool]  # for each word of the hypothesis: whether it is inserted or substituted
+    reference_errors: list[bool]  # for each word of the reference: whether it is deleted or substituted
+    position: list[int]  # for each word of the reference: the aligned or, if deleted, the last word before it, or -1
 
 
 class _Search:
@@ -94,13 +86,10 @@ class _Search:
             shifts += 1
 
     def _best_shift(self, words: list[str], alignment: _Alignment) -> list[str] | None:
-        """The words after the best shift; None if no shift saves at least one edit, its own cost.
-
-        Longer shifts are tried first. A shift of n words saves at most 2 n edits, so the search stops when shorter
-        shifts cannot save more.
-        """
+        """The words after the best shift; None if no shift saves at least one edit, its own cost."""
         distance = alignment.distance
         min_cost, best = distance, None
+        # A shift of n words saves at most 2 n edits, so the search stops when shorter shifts cannot save more.
         for length, shifts in reversed(self._shifts(words, alignment)):
             for start, target in shifts:
                 saved = distance - min_cost

@@ -14,31 +14,25 @@ from agggen.verification.lexicon import Lexicon
 from agggen.verification.results import TextCheck, check_paired
 from agggen.verification.values import MATCH_KINDS
 
-VALUE_METRICS: Mapping[str, str] = {
+VALUE_METRICS: Mapping[str, str] = {  # the definition of each metric
     "values_whole": "percentage of triples whose value the text expresses completely (strict)",
     "values_lenient": f"percentage of triples whose value the text mentions (lenient: {100 * THRESHOLD:g} % of its "
     "words)",
     "texts_without_faults": "percentage of texts without a fault (strict)",
     "invented": "hallucinated numbers, names and value words, which are in no triple, per 100 texts (strict)",
 }
-"""The definition of each metric."""
-
 FULFILLED_SIGNATURE = (
     "share of texts that have no fault and whose facts each say the values of their group whole (strict)"
 )
-"""The signature of ``fulfilled``."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CheckedValues:
     """The strict and the lenient checks of texts, and the metrics that are computed from them."""
 
-    checks: Sequence[TextCheck]
-    """The strict check of each text."""
-    mentions: Sequence[Mentions]
-    """The lenient check of each text."""
-    statistics: Mapping[str, SegmentStatistics]
-    """By metric of `VALUE_METRICS`."""
+    checks: Sequence[TextCheck]  # the strict check of each text
+    mentions: Sequence[Mentions]  # the lenient check of each text
+    statistics: Mapping[str, SegmentStatistics]  # by metric of `VALUE_METRICS`
 
 
 def check_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> CheckedValues:
@@ -64,16 +58,11 @@ def check_values(records: Sequence[Record], texts: Sequence[str], checker: Check
     triples_remark, texts_remark = f"triples:{sum(triples)}", f"texts:{len(texts)}"
     lenient = f"values mentioned (lenient: {100 * THRESHOLD:g} % of the words)|words:normal,e2e:phrases"
     strict = f"(strict)|{lexicon_remark}"
-    statistics = {
-        "values_whole": percentage_statistics(
-            n_whole, triples, f"values said whole {strict}|{triples_remark}|said:{kinds}"
-        ),
-        "values_lenient": percentage_statistics(
-            n_mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{triples_remark}"
-        ),
-        "texts_without_faults": percentage_statistics(
-            is_faultless, ones, f"texts without faults {strict}|{texts_remark}"
-        ),
-        "invented": percentage_statistics(invented, ones, f"invented values per 100 texts {strict}|{texts_remark}"),
+    counts: dict[str, tuple[Sequence[float], Sequence[float], str]] = {
+        "values_whole": (n_whole, triples, f"values said whole {strict}|{triples_remark}|said:{kinds}"),
+        "values_lenient": (n_mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{triples_remark}"),
+        "texts_without_faults": (is_faultless, ones, f"texts without faults {strict}|{texts_remark}"),
+        "invented": (invented, ones, f"invented values per 100 texts {strict}|{texts_remark}"),
     }
+    statistics = {name: percentage_statistics(*arguments) for name, arguments in counts.items()}
     return CheckedValues(checks, mentions, statistics)

@@ -89,8 +89,7 @@ class RuleSegmenter:
     """A segmenter whose rules find the offsets at which the facts of a text begin."""
 
     name: str
-    rules: Sequence[str]
-    """The definitions of the rules, which the fingerprint hashes."""
+    rules: Sequence[str]  # the definitions of the rules, which the fingerprint hashes
 
     @property
     def fingerprint(self) -> str:

@@ -18,12 +18,9 @@ from itertools import pairwise
 from agggen.facts import RuleSegmenter
 from agggen.facts.sentences import SentenceSegmenter, sentence_starts
 
-_FINITE_AUXILIARIES = (
-    "is are was were has have had isn't aren't wasn't weren't hasn't haven't doesn't don't didn't can could will would "
-    "may might should must cannot can't does do did it's they're there's he's she's that's you'll"
-)
 _VERBS = (
-    f"{_FINITE_AUXILIARIES} "
+    "is are was were has have had isn't aren't wasn't weren't hasn't haven't doesn't don't didn't can could will would "
+    "may might should must cannot can't does do did it's they're there's he's she's that's you'll "
     "serves serve offers offer provides provide sells sell boasts features comes come originates originate "
     "contains contain includes include lies sits stands belongs uses use requires gets get receives earns caters "
     "charges costs plays play runs run leads lead owns bears became began won went made wrote died led held fought "
@@ -57,10 +54,8 @@ _VERB, _PARTICIPLE, _GERUND, _SUBJECT, _RELATIVE, _CONJUNCTION, _AFTER_COMMA, _A
 )
 _WORD = re.compile(r"\S+")
 _PUNCTUATION = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
-_VERB_WINDOW = 9
-"""Number of words after "and" in which a verb indicates a coordinated clause."""
-VERSION = "1"
-"""Part of the fingerprint; increase it when the code of the rules changes."""
+_VERB_WINDOW = 9  # number of words after "and" in which a verb indicates a coordinated clause
+VERSION = "1"  # part of the fingerprint; increase it when the code of the rules changes
 
 
 class ClauseSegmenter(RuleSegmenter):

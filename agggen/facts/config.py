@@ -12,42 +12,32 @@ from agggen.facts import FactSegmenter
 from agggen.facts.tree import Level
 
 SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
-FactSource = Literal["corpus", SegmenterName]
-"""A segmenter, or ``corpus`` for the facts that the corpus already has."""
+FactSource = Literal["corpus", SegmenterName]  # ``corpus``: the facts that the corpus already has
 
 SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
+# Rule-based segmenters are always available, and too fast to need a cache.
 RULE_BASED_SEGMENTERS: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
-"""Rule-based segmenters: always available, and too fast to need a cache."""
+# The frame source for AllenNLP archives is in agggen_platform, since it starts processes and downloads files.
 _ALLENNLP_FRAMES = "agggen_platform.srl.source:AllenNLPFrames"
-"""The frame source for AllenNLP archives; in agggen_platform, since it starts processes and downloads files."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllenNLPConfig:
     """An AllenNLP archive, and settings of the worker process that runs the archive."""
 
-    archive: str
-    """The path of ``model.tar.gz`` or its unpacked folder on each machine. Loading it runs its author's code."""
-    sha256: str | None = None
-    """The archive's expected digest; None accepts any archive."""
-    bert: str | None = None
-    """A folder with config.json and vocab.txt of the BERT model of a ``srl_bert`` archive."""
-    online: bool = False
-    """Whether the model may download missing files from the Hugging Face hub."""
+    archive: str  # the path of model.tar.gz or its unpacked folder on each machine; loading it runs its author's code
+    sha256: str | None = None  # the archive's expected digest; None accepts any archive
+    bert: str | None = None  # a folder with config.json and vocab.txt of the BERT model of a ``srl_bert`` archive
+    online: bool = False  # whether the model may download missing files from the Hugging Face hub
+    # A folder with a spaCy model, compatible with `environment`, to find predicates; by default the shipped tagger.
     spacy: str | None = None
-    """A folder with a spaCy model, compatible with `environment`, to find predicates. [default: the shipped tagger]"""
+    # The virtual environment with AllenNLP; by default AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env.
     environment: str | None = None
-    """The virtual environment with AllenNLP. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"""
-    device: str = "cpu"
-    """``cpu``, or ``cuda:0`` etc. if torch 1.12, which AllenNLP uses, supports the GPU."""
-    threads: int | None = None
-    """Threads of the worker process. [default: torch's default]"""
-    batch_size: int = 64
-    """Sentences per request to the worker process."""
-    timeout: float = 900.0
-    """Seconds that the worker process may take to start, and to process a batch."""
-    restarts: int = 3
-    """Number of consecutive crashes of the worker process that are followed by a restart; one more is an error."""
+    device: str = "cpu"  # cpu, or cuda:0 etc. if torch 1.12, which AllenNLP uses, supports the GPU
+    threads: int | None = None  # of the worker process; None: torch's default
+    batch_size: int = 64  # sentences per request to the worker process
+    timeout: float = 900.0  # seconds that the worker process may take to start, and to process a batch
+    restarts: int = 3  # consecutive crashes of the worker process that are followed by a restart; one more is an error
 
     def __post_init__(self) -> None:
         if "://" in self.archive:
@@ -70,13 +60,10 @@ class AllenNLPConfig:
 class FrameSettings:
     """Settings of segmentation by semantic role frames."""
 
-    level: Level = "full"
-    """The rules that turn frames into facts (``agggen.facts.tree``); ``paper``: exactly the paper's appendix B."""
-    allennlp: AllenNLPConfig | None = None
-    """The archive of the source ``allennlp``."""
+    level: Level = "full"  # of the rules that turn frames into facts (`agggen.facts.tree`); paper: exactly appendix B
+    allennlp: AllenNLPConfig | None = None  # the archive of the source ``allennlp``
 
     def with_source(self, source: SegmenterName) -> SegmenterConfig:
-        """The segmenter `source` with these settings."""
         return SegmenterConfig(source=source, level=self.level, allennlp=self.allennlp)
 
 

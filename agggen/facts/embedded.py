@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agggen.facts.frames import Frame, Tokens, frame_of_tags
-
-if TYPE_CHECKING:
-    from agggen.facts.tagger.store import RoleTagger
+from agggen.facts.tagger.store import RoleTagger, load_tagger, tagger_fingerprint
 
 TAGGER_FOLDER = Path(__file__).with_name("tagger_model")
 
@@ -30,9 +27,6 @@ class EmbeddedFrames:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the tagger's files."""
-        from agggen.facts.tagger.store import tagger_fingerprint
-
         return f"{self.name}-{tagger_fingerprint(TAGGER_FOLDER)[:16]}"
 
     def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
@@ -43,6 +37,4 @@ class EmbeddedFrames:
 
 @cache
 def _tagger() -> RoleTagger:
-    from agggen.facts.tagger.store import load_tagger
-
     return load_tagger(TAGGER_FOLDER)

@@ -28,17 +28,11 @@ class FrameSegmenter:
         return rules_fingerprint(self.name, self.source.fingerprint, self.level, *rules)
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The facts of each text; whitespace between two facts belongs to the first.
-
-        Raises:
-            AggGenError: the frame source fails, or returns a wrong number of results.
-        """
+        """The facts of each text; AggGenError if the frame source fails, or returns a wrong number of results."""
         facts = []
         for text, sentences in zip(texts, self.sentences(texts), strict=True):
-            starts = [
-                sentence.tokens.spans[index][0] for sentence in sentences for index in fact_starts(sentence, self.level)
-            ]
-            facts.append(cut(text, starts))
+            spans = (sentence.tokens.spans[i] for sentence in sentences for i in fact_starts(sentence, self.level))
+            facts.append(cut(text, (start for start, _ in spans)))
         return facts
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:

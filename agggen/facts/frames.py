@@ -26,20 +26,14 @@ class Phrase(NamedTuple):
         """Whether this is the predicate, or the second part of a discontinuous predicate ("take ... off")."""
         return self.role in ("V", "C-V")
 
-    @property
-    def is_core(self) -> bool:
-        """Whether this is a core argument (``ARG0`` .. ``ARG5``)."""
-        return self.role.startswith("ARG") and not self.role.startswith("ARGM")
-
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A predicate with its arguments."""
 
-    predicate: int
-    """Index of the predicate's first word."""
+    predicate: int  # index of the predicate's first word
+    # The predicate and the arguments in text order, without overlap; a discontinuous argument is several phrases.
     phrases: tuple[Phrase, ...]
-    """The predicate and the arguments in text order, without overlap; a discontinuous argument is several phrases."""
 
     @property
     def start(self) -> int:
@@ -80,11 +74,7 @@ class FrameSource(Protocol):
         ...
 
     def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in any order. Callers pass as many sentences as possible in one call.
-
-        Raises:
-            AggGenError: the source fails.
-        """
+        """The frames of each sentence, in any order; AggGenError if the source fails."""
         ...
 
 

@@ -27,11 +27,9 @@ from agggen.facts.frames import Sentence
 from agggen.facts.tree import CONJUNCTIONS, Level, Node, build_tree
 
 _OPENING_MARKS = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
-RULES = "1"
-"""Part of segmenters' fingerprints; increase it when this module's rules change."""
+RULES = "1"  # part of segmenters' fingerprints; increase it when this module's rules change
 
-Owners = list[Node | None]
-"""The node to which each word of a sentence is assigned; None for words outside all arguments."""
+Owners = list[Node | None]  # the node to which each word of a sentence is assigned; None: outside all arguments
 
 
 def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
@@ -86,18 +84,15 @@ def _assign(node: Node, start: int, owners: Owners) -> None:
 
 
 def _start_after_antecedent(child: Node, role: str) -> int | None:
-    """The index of the first word of clause `child` after its antecedent; None if the antecedent belongs to its fact.
-
-    Args:
-        role: the role of the governing frame's argument that contains the clause.
-    """
+    """The first word after the antecedent of the clause in an argument `role`; None if that belongs to its fact."""
     n_before_predicate = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
     relative = (number for number in range(n_before_predicate) if child.phrases[number].role.startswith("R-"))
     n_antecedent = next(relative, None)  # number of phrases of the antecedent
     if n_antecedent is None:
         if role != "ARG2":
             return None
-        n_antecedent = int(child.phrases[0].is_core)
+        first_role = child.phrases[0].role
+        n_antecedent = int(first_role.startswith("ARG") and not first_role.startswith("ARGM"))
         if n_before_predicate == 2 and n_antecedent and child.phrases[1].end - child.phrases[1].start == 1:
             n_antecedent = 2
     return child.phrases[n_antecedent - 1].end if n_antecedent else child.start

@@ -21,11 +21,10 @@ from typing import Literal
 from agggen.facts.frames import Frame, Phrase, Sentence
 
 Level = Literal["paper", "full"]
-MIN_WORDS = 3
-"""Frames of fewer words are ignored."""
+MIN_WORDS = 3  # frames of fewer words are ignored
 CONJUNCTIONS = frozenset(("and", "or", "but", "nor", "yet", "&"))
+# Part of segmenters' fingerprints; increase the number when this module's rules change.
 RULES = f"1 {MIN_WORDS} {sorted(CONJUNCTIONS)}"
-"""Part of segmenters' fingerprints; increase the number when this module's rules change."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,12 +32,9 @@ class Node:
     """A frame in the tree, trimmed to the words [start, end) of the argument that contains the frame."""
 
     predicate: int
-    phrases: tuple[Phrase, ...]
-    """The trimmed phrases: the predicate and at least one argument (a coordinate may have none)."""
-    children: dict[int, list[Node]] = field(default_factory=dict)
-    """The embedded frames of each phrase, by the index of the phrase, in text order."""
-    is_coordinate: bool = False
-    """Whether the first argument is shared with the preceding node, which keeps it."""
+    phrases: tuple[Phrase, ...]  # trimmed: the predicate and at least one argument (a coordinate may have none)
+    children: dict[int, list[Node]] = field(default_factory=dict)  # embedded frames in text order, by phrase index
+    is_coordinate: bool = False  # whether the first argument is shared with the preceding node, which keeps it
 
     @property
     def start(self) -> int:

@@ -46,7 +46,7 @@ def adaptation(
         data: the texts of the new domain, with splits train and dev.
         replay: the corpus of the old texts, any source of `load_dataset`. [default: the bundle's training corpora, if
             available and unchanged]
-        overrides: take precedence over the settings of the bundle and of the preset.
+        overrides: as in `configuration`.
         note: called with messages about new predicates and replay.
 
     Raises:
@@ -101,7 +101,7 @@ def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str
 
 
 def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
-    """The corpora on which the bundle was trained, including replayed corpora, except missing and modified corpora."""
+    """The available and unchanged corpora on which the bundle was trained, including replayed corpora."""
     corpus = bundle.config.get("corpus", {})
     replayed = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
     splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(replayed)}
@@ -129,8 +129,7 @@ def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunC
 
     Their fraction of each epoch and of the development texts is ``training.replay``, if there are enough old texts.
     """
-    training, rng = config.training, random.Random(config.training.seed)
-    n_new = _n_texts(data.train)
+    training, rng, n_new = config.training, random.Random(config.training.seed), _n_texts(data.train)
     per_epoch = replayed_per_epoch(n_new, training.replay)
     n_texts = {
         "train": per_epoch * max(training.baseline.epochs, training.joint.epochs),
@@ -150,13 +149,11 @@ def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunC
             f"Each epoch mixes {min(per_epoch, n_old):,} of {n_old:,} old texts of {' and '.join(replay_corpora)} into "
             f"{n_new:,} new texts"
         )
-    fingerprints = {
-        f"{_REPLAY}{name}/{split}": fingerprint_of(records)
-        for name, corpus in replay_corpora.items()
-        for split, records in corpus.splits.items()
-    }
-    dev, fingerprints = [*data.dev, *chosen["dev"]], data.fingerprints | fingerprints
-    return replace(data, dev=dev, replay=chosen["train"], fingerprints=fingerprints)
+    fingerprints = dict(data.fingerprints)
+    for name, corpus in replay_corpora.items():
+        for split, records in corpus.splits.items():
+            fingerprints[f"{_REPLAY}{name}/{split}"] = fingerprint_of(records)
+    return replace(data, dev=[*data.dev, *chosen["dev"]], replay=chosen["train"], fingerprints=fingerprints)
 
 
 def _n_texts(records: Sequence[Record]) -> int:

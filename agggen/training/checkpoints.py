@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agggen.config import flatten
 from agggen.errors import TrainingError
 from agggen.tensors import save_tensors
 from agggen.training.loop import Progress, Trainer
@@ -33,11 +34,7 @@ class Snapshot:
 
     @staticmethod
     def of(trainer: Trainer) -> Snapshot:
-        """Copies the trainer's state to main memory.
-
-        Raises:
-            TrainingError: the last update was not finite (`Trainer.check_finite`).
-        """
+        """Copies the trainer's state to main memory; TrainingError if the last update was not finite."""
         trainer.check_finite()
         tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
@@ -64,7 +61,6 @@ class FileCheckpointer:
         self.folder = folder
 
     def restore(self, trainer: Trainer) -> bool:
-        """See `Checkpointer.restore` and `load_checkpoint`."""
         path = self._path(trainer)
         if path.exists():
             load_checkpoint(path, trainer)
@@ -102,12 +98,12 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {}).get("agggen", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, json.JSONDecodeError, RecursionError) as error:
+        stored = flatten(metadata)
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise TrainingError(f"{path} is not a readable checkpoint ({error}); delete it to start over") from error
     if not isinstance(metadata, dict):
         raise TrainingError(f"{path} is not a checkpoint of a training run; delete it to start over")
-    stored = _flatten_once(metadata)
-    for key, expected in _flatten_once(_identity(trainer)).items():
+    for key, expected in flatten(_identity(trainer)).items():
         if (value := stored.get(key)) != expected:
             raise TrainingError(
                 f"{path} was written with {key} {value!r}, this run has {expected!r}; "
@@ -133,14 +129,3 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         optimizer_state.setdefault(int(index), {})[key] = tensor
     param_groups = trainer.optimizer.state_dict()["param_groups"]
     trainer.optimizer.load_state_dict({"state": optimizer_state, "param_groups": param_groups})
-
-
-def _flatten_once(description: dict[str, Any]) -> dict[str, Any]:
-    """Flattens the first level: ``{"config": {"epochs": 3}}`` becomes ``{"config.epochs": 3}``."""
-    flat: dict[str, Any] = {}
-    for key, value in description.items():
-        if isinstance(value, dict):
-            flat |= {f"{key}.{name}": setting for name, setting in value.items()}
-        else:
-            flat[key] = value
-    return flat

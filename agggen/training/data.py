@@ -36,31 +36,23 @@ class Data:
 
     train: list[Record]
     dev: list[Record]
-    fingerprints: dict[str, str]
-    """SHA-256 by ``CORPUS/SPLIT``."""
-    segmenter: str
-    """The fingerprint of the segmenter, or ``corpus`` if the corpus has facts."""
+    fingerprints: dict[str, str]  # SHA-256 by ``CORPUS/SPLIT``
+    segmenter: str  # the fingerprint of the segmenter, or ``corpus`` if the corpus has facts
+    # Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits:
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
-    """Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits."""
-    replay: list[Record] = field(default_factory=list)
-    """Old records whose texts are replayed (`agggen.training.replay`)."""
-    start: StartBundle | None = None
-    """The bundle of the initial weights; None: random weights."""
+    replay: list[Record] = field(default_factory=list)  # records whose texts are replayed (`agggen.training.replay`)
+    start: StartBundle | None = None  # the bundle of the initial weights; None: random weights
 
     @property
     def sources(self) -> dict[str, str]:
         """The fingerprints of the splits and of the initial bundle, for `Bundle.sources`."""
-        return self.fingerprints | self._start_source
-
-    @property
-    def _start_source(self) -> dict[str, str]:
-        return {"start": self.start.fingerprint} if self.start else {}
+        return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     @property
     def input_fingerprints(self) -> dict[str, str]:
         """The fingerprints of all inputs other than the configuration that determine the result."""
         data = {f"data {name}": value for name, value in self.fingerprints.items()}
-        return data | {"segmenter": self.segmenter} | self._start_source
+        return data | {"segmenter": self.segmenter} | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
         """Up to `count` development records with texts, evenly spaced in the split."""
@@ -80,7 +72,6 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     Raises:
         CorpusError: the corpus is missing, or more than `max_reject_share` of a split is rejected.
         AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
-        RegistryError, StorageError: the registry or store of the bundle at ``training.start`` fails.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     names = dict.fromkeys((corpus.train, corpus.dev))
@@ -92,14 +83,11 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
             splits = [data.splits[split_or_name]] if split_or_name in names else data.splits.values()
             check_reject_share(sum(map(len, splits)), rejected, max_reject_share, label)
             rejects[label] = list(rejected)
-    return Data(
-        data.split(corpus.train),
-        data.split(corpus.dev),
-        {f"{corpus.name}/{name}": fingerprint_of(data.split(name)) for name in names},
-        segmenter(facts).fingerprint if facts else "corpus",
-        rejects,
-        start=_load_start(config.training.start) if config.training.start else None,
-    )
+    fingerprints = {f"{corpus.name}/{name}": fingerprint_of(data.split(name)) for name in names}
+    segmenter_fingerprint = segmenter(facts).fingerprint if facts else "corpus"
+    start = _load_start(config.training.start) if config.training.start else None
+    train, dev = data.split(corpus.train), data.split(corpus.dev)
+    return Data(train, dev, fingerprints, segmenter_fingerprint, rejects, start=start)
 
 
 def _load_start(address: str) -> StartBundle:
@@ -128,8 +116,7 @@ def check_unchanged(stored: Mapping[str, Any], current: Mapping[str, Any], run: 
     """Raises ConfigError if the inputs of a run (its flattened configuration and `Data.input_fingerprints`) changed.
 
     The initial bundle is compared by its fingerprint, not its path. Settings that `stored` lacks, from an older version
-    of agggen, have their defaults; settings of a stage without epochs are ignored. The message names the `run`, and the
-    `remedy`, the option with which another run is started.
+    of agggen, have their defaults; those of a stage without epochs are ignored. The message names `run` and `remedy`.
     """
     before, now = _comparable(stored), _comparable(current)
     changed = [

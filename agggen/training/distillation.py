@@ -57,8 +57,7 @@ def with_consensus(
     Texts whose score is more than `MARGIN` below the best fulfilled text's (`Generation.fulfilled`) are ignored.
 
     Args:
-        texts: texts of one or several models, with comparable scores: the samples of `agggen.generation.consensus`. A
-            text that several models generated occurs several times.
+        texts: texts of one or several models with comparable scores; a text that several generated occurs several times
         accepts: whether a text may be the reference (`Generator.accepts`).
     """
     fulfilled = [text for text in texts if text.fulfilled]

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -29,10 +29,9 @@ from agggen.training.distributed import SINGLE_WORKER, WorkerGroup, all_reduce_g
 from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
 
+# baseline: the plain Transformer, a text as a single fact; joint: the marginal over plans (paper section 3.3).
 Stage = Literal["baseline", "joint"]
-"""baseline: the plain Transformer, a text as a single fact; joint: the marginal over plans (paper section 3.3)."""
-Precision = Literal["auto", "float32", "bfloat16"]
-"""The precision of matrix products in training; auto is bfloat16 on a GPU and float32 on a CPU."""
+Precision = Literal["auto", "float32", "bfloat16"]  # of matrix products; auto is bfloat16 on a GPU, float32 on a CPU
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,9 @@ def deterministic(device: torch.device) -> Iterator[None]:
         options.fill_uninitialized_memory = fills_memory
 
 
-@contextmanager
-def isolated_randomness(device: torch.device) -> Iterator[None]:
+def isolated_randomness(device: torch.device) -> AbstractContextManager[None]:
     """Restores torch's random state on exit."""
-    devices = [device.index or 0] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices, device_type="cuda"):
-        yield
+    return torch.random.fork_rng([device.index or 0] if device.type == "cuda" else [], device_type="cuda")
 
 
 @dataclass
@@ -282,10 +278,7 @@ class Trainer:
         return _Update(passes, shares, self._scored_positions(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
-        """Makes one optimiser step; returns the summed loss and gradient norm of all workers, as float64 on the device.
-
-        On a GPU, `check_finite` is called only before log lines and checkpoints, to avoid synchronisation.
-        """
+        """Makes one optimiser step; returns the summed loss and gradient norm of all workers, float64 on the device."""
         for parameter_group, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameter_group["lr"] = rate * factor(self.progress.step + 1)
         self.model.train()  # a callback may have set evaluation mode to generate samples
@@ -300,7 +293,7 @@ class Trainer:
         self.group.all_reduce(loss_sum)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip).double()
         self._last_update = (self.progress.step + 1, update.passes, loss_sum, norm)
-        if self.device.type == "cpu":
+        if self.device.type == "cpu":  # on a GPU only before log lines and checkpoints, to avoid synchronisation
             self.check_finite()
         self.optimizer.step()
         return loss_sum, norm

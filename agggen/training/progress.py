@@ -8,14 +8,10 @@ from collections.abc import Callable
 
 from agggen.training.events import TrainingEvent
 
-TITLES = {"baseline": "Transformer", "joint": "joint model"}
-"""Displayed names of the stages."""
-_SECONDS_BETWEEN_LINES = 30.0
-_SECONDS_BETWEEN_NOTES = 10.0
+TITLES = {"baseline": "Transformer", "joint": "joint model"}  # displayed names of the stages
 
 
 def print_to_stderr(line: str) -> None:
-    """Prints a line to standard error and flushes it."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -29,7 +25,7 @@ class ProgressLines:
     def __call__(self, event: TrainingEvent) -> None:
         if event.kind == "log":
             self.train_loss = f"  train loss {event.metrics['train_loss']:.3f}"
-            if time.monotonic() - self.last_line >= _SECONDS_BETWEEN_LINES:
+            if time.monotonic() - self.last_line >= 30.0:
                 self._print(event, f"epoch {event.metrics['epoch']:.2f}{self.train_loss}")
         elif event.kind == "evaluation":
             self._print(event, f"epoch {event.epoch}{self.train_loss}  dev loss {event.metrics['dev_loss']:.3f}")
@@ -48,7 +44,7 @@ def progress_printer(total: int, print_line: Callable[[str], None] = print_to_st
 
     def print_progress(n_finished: int) -> None:
         nonlocal last_printed
-        if time.monotonic() - last_printed >= _SECONDS_BETWEEN_NOTES:
+        if time.monotonic() - last_printed >= 10.0:
             last_printed = time.monotonic()
             print_line(f"written: {n_finished:,} of {total:,} records")
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Literal
 
 ScheduleName = Literal["linear", "noam"]
-Schedule = Callable[[int], float]
 
 
-def schedule(name: ScheduleName, warmup: int, total: int) -> Schedule:
+def schedule(name: ScheduleName, warmup: int, total: int) -> Callable[[int], float]:
     """The schedule `name`.
 
     linear: a linear increase to 1 over `warmup` updates, then a linear decrease to 0.01 at `total`.

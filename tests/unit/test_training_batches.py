@@ -131,14 +131,6 @@ def test_values_of_the_schedules(name: ScheduleName, first: float, peak: float, 
     assert rates[49:] == sorted(rates[49:], reverse=True), "the decay must fall"
 
 
-@pytest.mark.parametrize(("factor", "warmup", "peak"), [(0.1, 8000, 1.118e-3), (0.005, 5000, 7.07e-5)])
-def test_noam_has_the_peak_of_the_original(factor: float, warmup: int, peak: float) -> None:
-    """METHOD 5 (agggen/README.md): without model size, so the "learning rate" 0.1 has its peak at 1.1e-3."""
-    rate = schedule("noam", warmup, 10**6)
-    assert factor * rate(warmup) == pytest.approx(peak, rel=1e-3)
-    assert rate(warmup) == pytest.approx(warmup**-0.5)
-
-
 @pytest.mark.parametrize("name", ["noam", "linear"])
 @given(warmup=st.integers(0, 40), total=st.integers(0, 40))
 def test_a_rate_is_positive_and_finite_even_beyond_the_end(name: ScheduleName, warmup: int, total: int) -> None:

@@ -142,7 +142,6 @@ def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda: trainer(config=replace(CONFIG, epochs=7)), r"written with config\.epochs 3, this run has 7"),
-        (lambda: trainer(config=replace(CONFIG, schedule="noam")), r"config\.schedule 'linear', this run has 'noam'"),
         (lambda: trainer(seed=6), "written with seed 5, this run has 6"),
         (lambda: trainer("joint"), "written with stage 'baseline', this run has 'joint'"),
         (lambda: trainer(model=fresh_model(config=replace(DROPOUT, width=16))), r"model\.width 8, this run has 16"),
@@ -188,8 +187,3 @@ def test_a_damaged_checkpoint_is_refused(checkpoint: Path, damage: Callable[[Pat
     damage(checkpoint)
     with pytest.raises(TrainingError, match=message):
         load_checkpoint(checkpoint, trainer())
-
-
-def test_a_missing_checkpoint_is_not_a_training_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        load_checkpoint(tmp_path / "checkpoint", trainer())

@@ -47,7 +47,7 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def single_process() -> dict[str, Tensor]:
-    return training_workers.single_process_results()
+    return training_workers.invariant_results(SINGLE_WORKER)
 
 
 def test_results_equal_those_of_one_worker(workers: Workers, single_process: dict[str, Tensor]) -> None:
@@ -91,13 +91,6 @@ def test_texts_stop_requests_and_errors_reach_all_workers(workers: Workers) -> N
         assert (facts["stopped_at"], facts["done"]) == (6, False), "workers stopped at different updates"
         assert "update 1: loss nan and gradient norm nan must be finite" in facts["error"]
     assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts), "workers must draw different dropout"
-
-
-def test_a_group_of_one_changes_nothing() -> None:
-    group, tensor = SINGLE_WORKER, torch.ones(2)
-    group.all_reduce(tensor)
-    assert tensor.tolist() == [1, 1] and group.broadcast("x") == "x"
-    assert (group.any(True), group.any(False), group.rank, group.size) == (True, False, 0, 1)
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=60), st.integers(1, 9))

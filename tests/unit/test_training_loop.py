@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from agggen.errors import TrainingError
-from agggen.model.batch import CLS, SEP, Example, collate
+from agggen.model.batch import Example, collate
 from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileCheckpointer
-from agggen.training.loop import Stage, StageConfig, Trainer, deterministic
+from agggen.training.loop import Stage, Trainer, deterministic
 from agggen.training.stopping import StopRequest
 from tests.unit.model.enumeration import random_example, tiny_model
 from tests.unit.toy_training import (
@@ -39,7 +39,7 @@ from tests.unit.toy_training import (
     weights,
 )
 
-# --- seeds, accumulation, learning ---
+# --- seeds, accumulation ---
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -101,35 +101,6 @@ def test_each_group_of_weights_has_its_own_rate() -> None:
     factors = [min(step**-0.5, step * 4**-1.5) for step in range(1, training.total_steps + 1)]
     assert [pair[0] for pair in rates] == pytest.approx([3e-3 * factor for factor in factors])
     assert [pair[1] for pair in rates] == pytest.approx([1e-2 * factor for factor in factors])
-
-
-def toy(seed: int) -> Example:
-    """An example with one fact per triple, in their order; each fact contains the object."""
-    generator = torch.Generator().manual_seed(seed)
-    values = [int(v) for v in torch.randint(7, 20, (2,), generator=generator)]
-    source = [CLS, 7, 8, values[0], SEP, 7, 9, values[1], SEP]
-    triples, roles = [-1, 0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 3, 0, 1, 2, 3, 0]
-    facts = ((10, values[0]), (11, values[1]))
-    return Example(f"t{seed}", tuple(source), tuple(triples), tuple(roles), (1, 2), facts)
-
-
-def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
-    config = StageConfig(
-        epochs=4, learning_rate=1e-2, transition_learning_rate=3e-2, warmup=5, max_records=10, schedule="noam"
-    )
-    train, dev = [toy(seed) for seed in range(100)], [toy(seed) for seed in range(200, 220)]
-    model = fresh_model(config=replace(DROPOUT, width=16, feed_forward=32, dropout=0.0))
-    baseline = trainer("baseline", config, model, train=train, dev=dev)
-    before = baseline.evaluate()["dev_loss"]
-    baseline.run()
-    after = baseline.evaluate()["dev_loss"]
-    assert after < 0.5 * before and after == baseline.progress.best_dev_loss
-    joint = trainer("joint", replace(config, epochs=2), model, train=train, dev=dev)
-    started = joint.evaluate()["dev_loss"]
-    likelihood = model.log_likelihood(collate(dev)).sum()
-    joint.run()
-    assert joint.evaluate()["dev_loss"] < 0.7 * started
-    assert model.log_likelihood(collate(dev)).sum() > likelihood
 
 
 # --- evaluation, early stopping, best weights ---

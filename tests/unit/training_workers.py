@@ -15,7 +15,7 @@ from torch import Tensor
 from agggen.errors import TrainingError
 from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileCheckpointer
-from agggen.training.distributed import SINGLE_WORKER, DistributedGroup, WorkerGroup
+from agggen.training.distributed import DistributedGroup, WorkerGroup
 from agggen.training.loop import Stage
 from tests.unit.model.enumeration import tiny_model
 from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, gradients, trainer, weights
@@ -89,7 +89,3 @@ def run_worker(rank: int, size: int, folder: Path) -> None:
     }
     (folder / f"facts-{rank}.json").write_text(json.dumps(facts))
     dist.destroy_process_group()
-
-
-def single_process_results() -> dict[str, Tensor]:
-    return invariant_results(SINGLE_WORKER)

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-IMPOSSIBLE_SCORE = -1e9
-"""The score of invalid tags."""
+IMPOSSIBLE_SCORE = -1e9  # of invalid tags
 
-Tags = tuple[str, ...]
-"""A frame as BIO tags ("B-ARG0"), one per word, with B-V at its predicate."""
+Tags = tuple[str, ...]  # a frame as BIO tags ("B-ARG0"), one per word, with B-V at its predicate
 
 
 def tags_of(roles: Sequence[str]) -> Tags:
@@ -42,9 +40,8 @@ def best_frames(
         if not remaining:
             break
         allowed_scores = np.where(forbidden[remaining], IMPOSSIBLE_SCORE, scores[remaining])
-        for frame, path in zip(
-            remaining, best_tags(allowed_scores, predicates[remaining], lengths[remaining]), strict=True
-        ):
+        new_paths = best_tags(allowed_scores, predicates[remaining], lengths[remaining])
+        for frame, path in zip(remaining, new_paths, strict=True):
             paths[frame] = path
     return paths
 
@@ -65,10 +62,7 @@ def _forbid_duplicates(path: Sequence[int], predicate: int, begin_tags: Sequence
 
 
 def _phrase_end(path: Sequence[int], start: int, inside_tag: int) -> int:
-    end = start + 1
-    while end < len(path) and path[end] == inside_tag:
-        end += 1
-    return end
+    return next((end for end in range(start + 1, len(path)) if path[end] != inside_tag), len(path))
 
 
 def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -> list[list[int]]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-MAX_DISTANCE = 12
-"""Distances to the predicate are clipped to this many words."""
+MAX_DISTANCE = 12  # distances to the predicate are clipped to this many words
 
 
 @dataclass(frozen=True)

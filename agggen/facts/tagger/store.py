@@ -23,8 +23,7 @@ from agggen.files import read_json, sha256_of
 
 FORMAT = 1
 FILES = ("tagger.json", "weights.safetensors")
-BATCH_WORDS = 2048
-"""Words per batch, padding included."""
+BATCH_WORDS = 2048  # padding included
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,7 @@ class RoleTagger:
 
 
 def tagger_fingerprint(path: Path | str) -> str:
-    """SHA-256 of the manifest, which identifies the tagger, after a check of all files.
-
-    Raises:
-        BundleError: a file is missing or was modified.
-    """
+    """SHA-256 of the manifest, which identifies the tagger; BundleError if a file is missing or was modified."""
     path = Path(path)
     for name in ("manifest.json", *FILES):
         if not (path / name).is_file():

@@ -7,12 +7,9 @@ from typing import Any
 
 from agggen.errors import AggGenError, ConfigError, check_minima
 
-SPACES = "agggen_platform.sweeps"
-"""The package with the YAML files of the named spaces."""
-
+SPACES = "agggen_platform.sweeps"  # the package with the YAML files of the named spaces
 STAGES = ("baseline", "joint")
-MEASURES = ("dev_loss", "dev_seconds")
-"""The measures of an evaluation during training (`agggen.training.loop.Stage.evaluate`); lower is better."""
+MEASURES = ("dev_loss", "dev_seconds")  # of an evaluation during training (`Trainer.evaluate`); lower is better
 
 
 class SweepError(AggGenError):
@@ -54,10 +51,8 @@ class SweepConfig:
 
     @property
     def stage(self) -> str:
-        """The stage whose evaluations have the metric."""
         return self.metric.partition("/")[0]
 
     @property
     def measure(self) -> str:
-        """The metric's name without the stage."""
         return self.metric.partition("/")[2]

@@ -31,7 +31,7 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, description, rows, table
-from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, maximum, parse_space, trial_config
+from agggen_platform.sweep.space import as_overrides, check_space, extremes, maximum, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.backup import log_backup
@@ -91,7 +91,6 @@ def sweep(
         overrides: the user's overrides, which `config` contains already; they must not set a key of the space.
         model: the best bundle is registered as a version of this model; None: it is not registered.
         show: called with the progress after each trial.
-        on_name: called once at the start, with the sweep's name.
 
     Raises:
         ConfigError: the space does not fit the configuration, a sweep with other settings has this name, the registry
@@ -136,10 +135,9 @@ def sweep(
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         trials_run = study.remaining
         stack.enter_context(tracker)
-        params: dict[str, Scalar] = {"metric": settings.metric, "seed": settings.seed}
-        params |= {"asha": json.dumps(identity["early stopping"])}
-        params |= {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
-        tracker.log_params(params)
+        params: dict[str, Scalar] = {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+        asha = json.dumps(identity["early stopping"])
+        tracker.log_params({"metric": settings.metric, "seed": settings.seed, "asha": asha} | params)
         # Hashes are tags, not parameters, which MLflow's pages would plot.
         tracker.set_tags(
             {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
@@ -160,11 +158,8 @@ def sweep(
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
             except AggGenError as error:  # the caller still gets the results of the trials
                 refusal = error
-    seconds = time.monotonic() - start_time
-    ui_command = tracker.ui_command()
-    return SweepReport(
-        name, columns(study), rows(study), best, bundle, version, refusal, registry, trials_run, seconds, ui_command
-    )
+    results = columns(study), rows(study), best, bundle, version, refusal, registry, trials_run
+    return SweepReport(name, *results, time.monotonic() - start_time, tracker.ui_command())
 
 
 def _run_remaining_trials(
@@ -197,9 +192,7 @@ def _run_remaining_trials(
 
 
 def _best_trial(study: Study) -> FrozenTrial:
-    """The best finished trial; raises SweepError if there is none."""
-    best = study.best()
-    if best is not None:
+    if best := study.best():
         return best
     failures = study.trials(TrialState.FAIL)
     first_reason = f"; trial {failures[0].number}: {failures[0].user_attrs['reason']}" if failures else ""
@@ -207,28 +200,14 @@ def _best_trial(study: Study) -> FrozenTrial:
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All settings and data that affect the trials; without the number of trials, which may be increased later."""
-    values = resolved(settings)
-    fingerprints, segmenters = _fingerprints_and_segmenters(config, parse_space(settings.space))
-    return {
-        "space": values["space"],
-        "metric": settings.metric,
-        "seed": settings.seed,
-        "early stopping": values["asha"],
-        "configuration": config_hash(run_config_of(config)),
-        "data": fingerprints,
-        "segmenter": ", ".join(segmenters),
-    }
-
-
-def _fingerprints_and_segmenters(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
-    """The fingerprints of all corpora and start bundles, by name, and all segmenters that trials may use."""
-    searched_values = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
+    """All settings, corpora and start bundles that affect the trials; not the number of trials, which may increase."""
+    space, values = parse_space(settings.space), resolved(settings)
+    data_values = {key: extremes(space[key]) for key in space if key.startswith(_DATA_KEYS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
-    for values in product(*searched_values.values()):
+    for combination in product(*data_values.values()):
         try:
-            trial = trial_config(config, dict(zip(searched_values, values, strict=True)))
+            trial = trial_config(config, dict(zip(data_values, combination, strict=True)))
             data = data_of(trial)
         except ConfigError:  # an invalid combination; a trial with these values fails with this reason
             continue
@@ -236,7 +215,15 @@ def _fingerprints_and_segmenters(config: JobConfig, space: Space) -> tuple[dict[
         if data.start:
             fingerprints[f"start {trial.training.start}"] = data.start.fingerprint
         segmenters.add(data.segmenter)
-    return fingerprints, sorted(segmenters)
+    return {
+        "space": values["space"],
+        "metric": settings.metric,
+        "seed": settings.seed,
+        "early stopping": values["asha"],
+        "configuration": config_hash(run_config_of(config)),
+        "data": fingerprints,
+        "segmenter": ", ".join(sorted(segmenters)),
+    }
 
 
 @contextmanager

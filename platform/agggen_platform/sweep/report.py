@@ -10,33 +10,27 @@ from optuna.trial import FrozenTrial, TrialState
 
 from agggen_platform.sweep.study import Study
 
-STATES = {
-    TrialState.COMPLETE: "finished",
-    TrialState.PRUNED: "stopped",
-    TrialState.FAIL: "failed",
-    TrialState.RUNNING: "interrupted",
-    TrialState.WAITING: "waiting",
-}
+_STATES = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "stopped", TrialState.FAIL: "failed"}
 
 
 def columns(study: Study) -> list[str]:
-    """The table's header."""
     return ["trial", "state", study.config.metric, "epochs", *study.space, "reason"]
 
 
 def rows(study: Study) -> list[list[object]]:
-    """One row per trial: finished trials from best to worst, then trials stopped early, then the rest."""
+    """One row per trial: finished trials from best to worst, then trials stopped early, then failed trials."""
 
-    def sort_key(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
-        is_complete = trial.state == TrialState.COMPLETE
-        value = trial.value if is_complete and trial.value is not None else 0.0
-        return not is_complete, trial.state != TrialState.PRUNED, value, trial.number
+    def value_of(trial: FrozenTrial) -> float | None:
+        return trial.value if trial.state == TrialState.COMPLETE else None  # Optuna gives stopped trials values, too
+
+    def sort_key(trial: FrozenTrial) -> tuple[int, float, int]:
+        return list(_STATES).index(trial.state), value_of(trial) or 0.0, trial.number
 
     return [
         [
             trial.number,
-            STATES[trial.state],
-            _format_value(trial.value if trial.state == TrialState.COMPLETE else None),
+            _STATES[trial.state],
+            _format_value(value_of(trial)),
             max(trial.intermediate_values, default=0),
             *(_format_value(trial.params.get(key)) for key in study.space),
             trial.user_attrs.get("reason", ""),
@@ -46,7 +40,7 @@ def rows(study: Study) -> list[list[object]]:
 
 
 def table(study: Study) -> str:
-    """The table as CSV, with the header."""
+    """The table as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([columns(study), *rows(study)])
     return text.getvalue()

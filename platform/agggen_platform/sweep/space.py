@@ -75,11 +75,7 @@ def extremes(distribution: BaseDistribution) -> Sequence[Any]:
 
 
 def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) -> None:
-    """Checks that a space fits `config`, which contains the user's `overrides`.
-
-    Raises:
-        ConfigError: a key does not exist (suggests a similar one) or is also an override, or a value is invalid.
-    """
+    """Raises ConfigError if a key does not exist or is one of the user's `overrides`, or a value is invalid."""
     for key in [override.partition("=")[0].strip() for override in overrides]:
         if key in space:
             raise ConfigError(f"{key!r} is set by an override and searched by the space; leave one of them out")

@@ -55,15 +55,12 @@ class Study:
     """Suggests trials, stores their evaluations and results, and stops trials early."""
 
     def __init__(self, study: optuna.Study, config: SweepConfig, space: Space, epochs: Epochs) -> None:
-        """`study`: see `open_study`."""
         self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
         self._interrupted_numbers = []
         for trial in self.trials(TrialState.RUNNING):
             # The driver may have died after it stored an evaluation, and before it stored that the trial stops.
             last_position = max(trial.intermediate_values, default=0)
-            if last_position and self._should_prune(trial.number, last_position):
-                self._prune(trial.number)
-            else:
+            if not self._prune_if_behind(trial.number, last_position):
                 self._interrupted_numbers.append(trial.number)
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
@@ -98,55 +95,46 @@ class Study:
         position = self.epochs.position(stage, epoch)
         if position not in self.trials()[number].intermediate_values:
             self._trial(number).report(value, position)
-        if is_pruned := self._should_prune(number, position):
-            self._prune(number)
-        return is_pruned
+        return self._prune_if_behind(number, position)
 
     def complete(self, number: int, bundle: str, run: str, seconds: float) -> None:
         """Marks a trial as finished, with the best value of the metric; does nothing if the trial was stopped."""
         if self.trials()[number].state.is_finished():
             return
         trial = self._trial(number)
-        value = self._best_value(number)
-        if value is None:
+        values = [
+            value
+            for position, value in self.trials()[number].intermediate_values.items()
+            if (position <= self.epochs.baseline) == (self.config.stage == "baseline")
+        ]
+        if not values:
             return self.fail(number, f"it never reported {self.config.metric}")
         for name, attribute in {"bundle": bundle, "run": run, "seconds": seconds}.items():
             trial.set_user_attr(name, attribute)
-        self.optuna.tell(number, value)
+        self.optuna.tell(number, min(values))
 
     def fail(self, number: int, reason: str) -> None:
         """Marks a trial as failed; does nothing if the trial was stopped."""
         if self.trials()[number].state.is_finished():
             return
-        trial = self._trial(number)
-        trial.set_user_attr("reason", reason)
+        self._trial(number).set_user_attr("reason", reason)
         self.optuna.tell(number, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
         """The finished trial with the lowest value, the earliest if several have it; None if no trial has finished."""
-        finished = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
-        return min(finished, key=lambda trial: trial.value or 0.0, default=None)
+        return min(self.trials(TrialState.COMPLETE), key=lambda trial: trial.value or 0.0, default=None)
 
-    def _should_prune(self, number: int, position: int) -> bool:
+    def _prune_if_behind(self, number: int, position: int) -> bool:
         asha = self.config.asha
         if asha is None or not is_rung(position, asha, self.epochs.baseline + self.epochs.joint):
             return False
         values_at_rung = {trial.number: trial.intermediate_values.get(position) for trial in self.trials()}
         value = values_at_rung.pop(number)
         other_values = [rung_value for rung_value in values_at_rung.values() if rung_value is not None]
-        return value is not None and should_prune(value, other_values, asha.factor)
-
-    def _best_value(self, number: int) -> float | None:
-        baseline = self.epochs.baseline
-        values = [
-            value
-            for position, value in self.trials()[number].intermediate_values.items()
-            if (position <= baseline) == (self.config.stage == "baseline")
-        ]
-        return min(values, default=None)
-
-    def _prune(self, number: int) -> None:
-        self.optuna.tell(number, state=TrialState.PRUNED)
+        is_behind = value is not None and should_prune(value, other_values, asha.factor)
+        if is_behind:
+            self.optuna.tell(number, state=TrialState.PRUNED)
+        return is_behind
 
     def _trial(self, number: int) -> optuna.Trial:
         return optuna.Trial(self.optuna, self.trials()[number]._trial_id)
@@ -184,22 +172,13 @@ def reason_of(error: BaseException) -> str:
 
 
 def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.Study:
-    """The study of the sweep `name`, created if it does not exist.
-
-    Args:
-        folder: the sweep's folder; the caller must have claimed it.
-        identity: all settings and data that affect the trials; serialisable as JSON.
+    """The study of the sweep `name` in its folder, which the caller has claimed; created if it does not exist.
 
     Raises:
-        ConfigError: the existing study has another identity.
+        ConfigError: the existing study has another `identity` (all settings and data that affect the trials).
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        storage=_journal(folder / JOURNAL),
-        study_name=name,
-        direction="minimize",
-        load_if_exists=True,
-    )
+    study = optuna.create_study(storage=_journal(folder / JOURNAL), study_name=name, load_if_exists=True)
     current = json.loads(json.dumps(identity))
     existing = study.user_attrs.get("identity")
     if existing is None:

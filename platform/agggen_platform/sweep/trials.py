@@ -208,9 +208,7 @@ class _StudyCallback(tune.Callback):
 
 
 def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None]) -> None:
-    """Runs the remaining trials on the Ray cluster to which this process is connected.
-
-    `on_trial_end` is called with a trial's number after the study has stored that the trial ended.
+    """Runs the remaining trials on the connected Ray cluster; `on_trial_end` gets the number of each stored trial.
 
     Raises:
         ClusterError: the cluster is too small for a trial, or was lost.
@@ -267,9 +265,6 @@ def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: 
     """The number of concurrent trials on nodes with these resources (``{"CPU": 8.0, "GPU": 1.0}``).
 
     `limit` is the maximum; 0: as many as fit. If the cluster autoscales, a `limit` above 0 is returned unchanged.
-
-    Raises:
-        ClusterError: the cluster is too small for a trial.
     """
     workers = max(1, config.workers)  # a trial without workers trains in its own process
     n_fitting = workers_that_fit(config.resources_per_worker, nodes) // workers

@@ -40,15 +40,6 @@ def test_plain_is_sacrebleu() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_perfect_text_has_the_best_score(protocol: str) -> None:
-    best = {"bleu": 100, "chrf": 100, "ter": 0, "rouge_l": 100}
-    references = [[text, *group] for text, group in zip(TEXTS, RAGGED, strict=True)]
-    metrics = [metric for metric in LIGHT[protocol] if metric in best]
-    for metric, score in score_texts(protocol, TEXTS, references, metrics).items():
-        assert score.value == pytest.approx(best[metric])
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_empty_texts_have_finite_scores(protocol: str) -> None:
     for texts in (["", "", ""], [TEXTS[0], "", " "]):
         result = measure(protocol, texts, RAGGED, LIGHT[protocol])
@@ -145,10 +136,8 @@ def test_the_score_of_a_part_of_the_corpus() -> None:
         ({"protocol": "bleu"}, "unknown protocol 'bleu'; known are plain, e2e, webnlg-2017"),
         ({"metrics": ["bleu", "nist"]}, "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
         ({"metrics": []}, "no metric is requested; protocol plain has bleu"),
-        ({"hypotheses": []}, "0 texts but references for 2"),
         ({"hypotheses": [], "references": []}, "no texts to score"),
         ({"hypotheses": ["a"]}, "1 texts but references for 2; the numbers must be equal"),
-        ({"references": [["a"], []]}, r"text 2 \('b'\) has no reference"),
         ({"references": ["a", "b"]}, "references of text 1 are a string, not a list of strings"),
         ({"references": [["a"], ["", " "]]}, r"text 2 \('b'\) has no reference"),
     ],

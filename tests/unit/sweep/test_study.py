@@ -225,9 +225,6 @@ def test_rungs_are_the_grace_times_powers_of_the_factor_before_the_end() -> None
 @pytest.mark.parametrize(
     ("value", "others", "behind"),
     [
-        (9.0, [], False),  # the first trial at a rung
-        (2.0, [1.0], True),  # the better one of two
-        (0.5, [1.0], False),
         (1.0, [1.0], False),  # tied with the best
         (2.0, [1.0, 3.0, 4.0, 5.0], True),  # one of five
         (2.0, [1.0, 3.0, 4.0, 5.0, 6.0], False),  # two of six

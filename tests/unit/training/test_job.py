@@ -83,13 +83,6 @@ def test_the_run_log_is_complete(whole: TrainedRun, corpus: Path) -> None:
     assert "\n  [" in planned and "\n  [" not in plain, "only samples of the joint model have plans"
 
 
-def test_a_finished_run_is_not_trained_again(whole: TrainedRun, config: JobConfig, corpus: Path) -> None:
-    log = (whole.path.parent / "tracking.jsonl").read_bytes()
-    repeated = train_job(config, "whole", runs_dir=whole.path.parents[1], show=lambda _: pytest.fail("it trains"))
-    assert (repeated.trained, repeated.path, repeated.address) == (False, whole.path, whole.address)
-    assert (whole.path.parent / "tracking.jsonl").read_bytes() == log
-
-
 def test_a_run_that_was_changed_or_has_other_settings_or_data_is_refused(
     whole: TrainedRun, config: JobConfig, tmp_path: Path
 ) -> None:
@@ -290,12 +283,3 @@ def test_the_default_name_depends_on_exactly_what_affects_the_result(config: Job
 def test_a_second_concurrent_job_of_the_same_name_is_refused(config: JobConfig, tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path / "r"))), pytest.raises(ClaimedError, match="another job works on"):
         train_job(config, "r", runs_dir=tmp_path)
-
-
-def test_a_store_without_a_bucket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: the run was written to a local folder ``s3:``."""
-    monkeypatch.chdir(tmp_path)
-    config = config_of(tmp_path / "corpus")
-    with pytest.raises(ConfigError, match="'s3://' names no bucket"):
-        train_job(replace(config, storage=replace(config.storage, url="s3://")), "r", runs_dir=tmp_path)
-    assert not list(tmp_path.iterdir())

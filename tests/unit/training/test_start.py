@@ -105,12 +105,3 @@ def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: 
     assert default_name("toy", second_stage, data_of(second_stage)) != before
     with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
         train_job(second_stage, "r", runs_dir=tmp_path)
-
-
-def test_a_start_is_identified_by_its_content_not_its_address(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    second_stage = from_start(config, start)
-    assert train_job(second_stage, "r", runs_dir=tmp_path).trained
-    shutil.copytree(start, tmp_path / "moved")
-    assert not train_job(from_start(config, tmp_path / "moved"), "r", runs_dir=tmp_path).trained
-    with pytest.raises(ConfigError, match=r"start was '.*' and is None"):
-        train_job(without_stage(config, "baseline"), "r", runs_dir=tmp_path)
