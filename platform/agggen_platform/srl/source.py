@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Tokens, frame_of_tags
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment
 from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerDied
-from agggen_platform.srl.worker import PROTOCOL, hash_of
+from agggen_platform.srl.worker import hash_of
 
 VERSION = "1"
 """Part of the fingerprint; incremented when a code change alters the model's inputs."""
@@ -39,20 +39,12 @@ class AllenNLPFrames:
     name = "allennlp"
 
     def __init__(self, config: AllenNLPConfig, predicates: FrameSource | None = None) -> None:
-        """
-        Args:
-            predicates: finds the verbs; None: the spaCy model of `config`, else the tagger that ships with agggen.
-
-        Raises:
-            ConfigError: both `predicates` and the spaCy model of `config` are set.
-        """
+        """`predicates`: finds the verbs; None: the spaCy model of `config`, else the tagger that ships with agggen."""
         self.config = config
-        if predicates is not None and config.spacy is not None:
-            raise ConfigError("predicates can be found by a spaCy model or a frame source, not both: set one of them")
         self._predicate_source = predicates
         self._process: JsonLinesProcess | None = None
         self._lock = threading.Lock()
-        self._requests = self._deaths = 0
+        self._deaths = 0
         self._failure: str | None = None  # why all requests fail
         self.worker: dict[str, Any] = {}
         """Versions, model, device and word-piece limit, as reported by the running worker."""
@@ -67,11 +59,7 @@ class AllenNLPFrames:
 
     @cached_property
     def archive_sha256(self) -> str:
-        """The digest of the archive (see ``worker.hash_of``).
-
-        Raises:
-            AllenNLPError: the archive does not exist, or its digest differs from the configured one.
-        """
+        """The digest of the archive (see ``worker.hash_of``); AllenNLPError if it differs from the configured one."""
         path, expected = self.config.absolute.archive, self.config.sha256
         actual = _hash(path)
         if expected not in (None, actual):
@@ -93,11 +81,7 @@ class AllenNLPFrames:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the archive, source of predicates, BERT vocabulary and package versions; starts no worker.
-
-        Raises:
-            AllenNLPError: the archive or the environment does not exist.
-        """
+        """A hash of the archive, source of predicates, BERT vocabulary and package versions; starts no worker."""
         config = self.config.absolute
         predicates = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(str(config.spacy))}"
         bert_hashes = config.bert and [_hash(f"{config.bert}/{name}") for name in ("config.json", "vocab.txt")]
@@ -149,14 +133,12 @@ class AllenNLPFrames:
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
         """The worker's result for each sentence of a batch."""
-        process = self._running_worker()
-        self._requests += 1
-        answer = process.request({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
-        results = answer.get("results")
-        if answer.get("id") != self._requests or not isinstance(results, list) or len(results) != len(batch):
+        answer = self._running_worker().request({"op": "tag", "sentences": batch}, self.config.timeout)
+        if "failed" in answer:
             self._stop_worker()
-            raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed') or 'its answer is invalid'}")
+            raise AllenNLPError(f"the AllenNLP worker failed: {answer['failed']}")
         self._deaths = 0
+        results: list[Any] = answer["results"]
         return results
 
     def _running_worker(self) -> JsonLinesProcess:
@@ -169,22 +151,16 @@ class AllenNLPFrames:
         config, sha256 = self.config.absolute, self.archive_sha256
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
-        request = {"op": "start", "protocol": PROTOCOL, "archive": config.archive, "sha256": sha256}
-        request |= {"device": config.device, "threads": config.threads}
-        request |= {"bert": config.bert, "spacy": config.spacy}
+        request = {"op": "start", "archive": config.archive, "sha256": sha256, "device": config.device}
+        request |= {"threads": config.threads, "bert": config.bert, "spacy": config.spacy}
         try:
             answer = process.request(request, config.timeout)
         except WorkerDied as death:
             raise self._fail(f"the AllenNLP worker did not start: {death}") from death
-        worker_info = answer.get("ready")
-        if (
-            not isinstance(worker_info, dict)
-            or worker_info.get("protocol") != PROTOCOL
-            or worker_info.get("sha256") != sha256
-        ):
+        if "failed" in answer:
             process.close()
-            raise self._fail(f"AllenNLP cannot load the archive: {answer.get('failed') or answer}")
-        self._process, self.worker = process, worker_info
+            raise self._fail(f"AllenNLP cannot load the archive: {answer['failed']}")
+        self._process, self.worker = process, answer["ready"]
         return process
 
     def _fail(self, reason: str) -> AllenNLPError:

@@ -32,10 +32,8 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, local or in a store; returns the folder's full address.
 
-    Reads every file back to verify it. Completes a partial copy, and skips files that are already there.
-
-    Args:
-        check_claim: raises if the folder's claim is lost; called before the manifest is written.
+    Reads every file back to verify it. Completes a partial copy, and skips files that are already there. Calls
+    `check_claim`, which raises if the folder's claim is lost, before it writes the manifest.
 
     Raises:
         BundleError: `path` is not a complete bundle, or `address` contains another bundle.
@@ -47,9 +45,8 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
     entries = json.loads(manifest)
     existing = folder.read(MANIFEST)
     if existing not in (None, manifest):
-        raise BundleError(
-            f"{folder} contains another bundle, which is not overwritten: choose another address, or delete it"
-        )
+        problem = f"{folder} contains another bundle, which is not overwritten"
+        raise BundleError(f"{problem}: choose another address, or delete it")
     for name, entry in entries.items():
         if not verified.matches(folder, name, entry["bytes"], entry["sha256"]):
             verified.put(folder, name, path / name)
@@ -112,10 +109,8 @@ def _is_complete(copy: Path) -> bool:
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
     """Downloads a bundle to `copy` and replaces an existing copy; the caller must hold the lock of `copy`."""
-    for leftover in (
-        copy,
-        *copy.parent.glob(f".{copy.name}-*"),
-    ):  # a damaged copy; staging folders of killed processes
+    # Remove a damaged copy, and staging folders of killed processes.
+    for leftover in (copy, *copy.parent.glob(f".{copy.name}-*")):
         if leftover.is_dir():
             shutil.rmtree(leftover)
         else:

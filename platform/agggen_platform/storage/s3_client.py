@@ -37,8 +37,7 @@ class Policy:
 def connect(policy: Policy) -> Any:
     """A client for the store of the ``AWS_`` environment variables; cached by environment and process.
 
-    Raises:
-        ConfigError: boto3 is not installed, or a variable is invalid.
+    Raises ConfigError if boto3 is not installed, or a variable is invalid.
     """
     environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     return _connect(policy, environment, os.getpid())
@@ -96,8 +95,7 @@ class Attempts:
             self._failures, self._start_time = 0, time.monotonic()
         self._failures += 1
         if not _is_transient(error, has_answered):
-            agggen_error = self._as_agggen_error(error)
-            if agggen_error is error:
+            if (agggen_error := self._as_agggen_error(error)) is error:
                 raise error
             raise agggen_error from error
         seconds = time.monotonic() - self._start_time
@@ -132,9 +130,8 @@ class Attempts:
                 "list, read, write and delete in the bucket"
             )
         if code == "NoSuchUpload":
-            return StorageError(
-                f"{self._problem}: another process aborted the upload; only one may write to the folder"
-            )
+            reason = "another process aborted the upload; only one may write to the folder"
+            return StorageError(f"{self._problem}: {reason}")
         if code == "InvalidRange":  # a shorter object has replaced the one being read
             return self.object_replaced()
         if isinstance(error, boto.FlexibleChecksumError):
