@@ -38,12 +38,8 @@ def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> l
     return worker.request({"op": "tag", "sentences": request}, 60)["results"]
 
 
-def test_the_worker_is_valid_python_3_9() -> None:
-    ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
-
-
-def test_the_worker_imports_only_the_standard_library_at_its_start() -> None:
-    tree = ast.parse(WORKER.read_text(encoding="utf-8"))
+def test_the_worker_is_valid_python_3_9_and_imports_only_the_standard_library_at_its_start() -> None:
+    tree = ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert names <= sys.stdlib_module_names
@@ -60,10 +56,6 @@ def test_an_invalid_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path,
     path = tmp_path / "model.tar.gz"
     path.write_bytes(content)
     assert f"{path} is not an AllenNLP archive" in start(worker, path)["failed"]
-
-
-def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    assert "the model type 'coref'" in start(worker, archive(tmp_path, "coref"))["failed"]
 
 
 def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess, tmp_path: Path) -> None:
