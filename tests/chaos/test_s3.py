@@ -85,8 +85,7 @@ def test_training_fails_and_resumes_from_its_last_complete_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("path", "message"),
-    [("", ACCESS_REFUSED), ("out/texts/000002", TRUNCATED), ("out/rejects/000005", TRUNCATED)],
+    ("path", "message"), [("", ACCESS_REFUSED), ("out/texts/000002", TRUNCATED), ("out/rejects/000005", TRUNCATED)]
 )
 def test_bulk_generation_publishes_no_incomplete_output_and_resumes(
     path: str, message: str, model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -25,7 +24,7 @@ from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
 from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import interrupt_after
+from tests.bulk_jobs import interrupt_after, rejects
 from tests.integration.segment_jobs import (
     LOCAL,
     Recorder,
@@ -152,12 +151,8 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     result = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", LOCAL)
     assert result.splits == local.splits
     assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
-    with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
-        load_dataset(f"{s3}/corpora/out", splits=["test"])
     assert segment(f"{s3}/corpora/in/", f"{s3}/corpora/out/", LOCAL).was_already_finished
     assert "out/.claim" not in bucket.names()
-    with pytest.raises(CorpusError, match="is the folder of the input"):
-        segment(f"{s3}/corpora/in", f"{s3}/corpora/in/", LOCAL)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +173,6 @@ def test_input_that_is_not_a_corpus_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def read_rejects(out: Path) -> list[dict[str, Any]]:
-    lines = [line for file in sorted((out / "rejects").iterdir()) for line in file.read_text().splitlines()]
-    return [json.loads(line) for line in lines]
-
-
 def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, out, undamaged = tmp_path / "dev.parquet", tmp_path / "out", elements("dev")[:6]
     write_records(path, undamaged, "x", "dev")
@@ -195,14 +185,14 @@ def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, max_reject_share is 1.0%"):
         segment(str(path), str(out), clause_config(shard_rows=3))
     assert not (out / "manifest.json").exists()
-    rejects, recorder = read_rejects(out), Recorder()
+    first_rejects, recorder = rejects(out), Recorder()
     use_segmenter(monkeypatch, recorder)
     report = segment(str(path), str(out), clause_config(shard_rows=3, max_reject_share=0.5))
-    assert (read_rejects(out), recorder.texts_seen) == (rejects, [])  # nothing is segmented again
+    assert (rejects(out), recorder.texts_seen) == (first_rejects, [])  # nothing is segmented again
     reasons = ["id is empty", "occurs a second time, first in row 2", "control character", "reference 1: a reference"]
-    for reject, row, reason in zip(rejects, (1, 3, 4, 5), reasons, strict=True):
+    for reject, row, reason in zip(first_rejects, (1, 3, 4, 5), reasons, strict=True):
         assert (reject["file"], reject["line"], reject["id"]) == (str(path), row, rows[row]["id"])
-        assert reason in reject["reason"]
+        assert reason in str(reject["reason"])
     records = read_records(out / "dev")
     assert [record.id for record in records] == [undamaged[0].id, undamaged[2].id, undamaged[5].id]
     assert len(records[-1].references) == len(undamaged[5].references) - 1
@@ -217,7 +207,7 @@ def test_a_text_on_which_the_segmenter_fails_is_a_reject_that_is_retried(
     bad_text = records[7].references[1].text
     use_segmenter(monkeypatch, Recorder(bad_text))
     assert segment(str(corpus), str(tmp_path / "loose"), LOCAL, splits=["dev"]).splits["dev"].rejects == 1
-    (reject,) = read_rejects(tmp_path / "loose")
+    (reject,) = rejects(tmp_path / "loose")
     assert (reject["line"], reject["reason"]) == (7, "reference 2: RuntimeError: cannot segment this text")
     remaining = [
         reference for record in segmented(records) for reference in record.references if reference.text != bad_text

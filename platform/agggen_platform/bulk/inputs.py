@@ -97,9 +97,8 @@ class InputFile:
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
     """The input file at `address`, or all input files of a folder, ordered by name.
 
-    Args:
-        shard_rows: the minimum number of rows per shard; 0: the smallest value that `ShardedConfig` may choose.
-        unique: whether to hash the ids, to find duplicates.
+    `shard_rows`: the minimum number of rows per shard; 0: the smallest value that `ShardedConfig` may choose.
+    `unique`: whether to hash the ids, to find duplicates.
     """
     if _kind(address) in KINDS:
         folder, name = file_at(address)

@@ -92,8 +92,7 @@ def segment(
     """Segments the texts of `corpus` and writes them with facts into the folder `out`; resumes an interrupted job.
 
     Args:
-        corpus: the folder of a prepared corpus or one of its files, local or on S3.
-        out: a folder, local or on S3.
+        corpus: the folder of a prepared corpus or one of its files, local or on S3, like `out`.
         fresh: first delete the output of any segmentation job in `out`.
         tracker: creates the run log from the run's name; only called for an unfinished job.
         progress: called after every shard.

@@ -101,9 +101,7 @@ def run_shards(
         gpus: GPUs per actor.
         check_inputs: raises JobError if the input has changed; called at the end.
 
-    Raises:
-        AggGenError: a shard failed.
-        JobError: a shard has no result, too many rows were rejected, or a local cluster lacks the GPUs for an actor.
+    Raises AggGenError if a shard failed or has no result, too many rows were rejected, or a machine lacks the GPUs.
     """
     results = ShardResults(len(shards), worker.counts(), worker.counts())
     out, last_logged = Folder(settings.out), time.monotonic()

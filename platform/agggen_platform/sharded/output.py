@@ -77,12 +77,8 @@ class JobFolder(ABC):
     def begin(self, config: dict[str, Any], **members: Any) -> None:
         """Writes the job file and removes partial files of killed processes.
 
-        Args:
-            config: settings that distinguish this job from others, for messages.
-            members: additional members of the job file.
-
-        Raises:
-            CorpusError: the folder contains other files, or the output of another job.
+        `config`: settings that distinguish this job from others, for messages; `members`: others of the job file.
+        Raises CorpusError if the folder contains other files, or the output of another job.
         """
         job_file = self._read_job_file()
         names = self.folder.names() if job_file is None else []

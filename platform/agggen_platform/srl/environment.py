@@ -49,8 +49,7 @@ class Environment:
 def find_environment(path: Path | str | None = None) -> Environment:
     """The environment in `path`, else ``AGGGEN_SRL_ENV``, else ``srl-env`` in the cache folder. Starts no process.
 
-    Raises:
-        AllenNLPError: the environment does not exist or lacks a package; the message has the commands to create it.
+    Raises AllenNLPError, with the commands to create the environment, if it does not exist or lacks a package.
     """
     folder = Path(path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env").expanduser().absolute()
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
@@ -80,11 +79,7 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
 
 
 def worker_versions(environment: Environment) -> dict[str, str]:
-    """Starts a worker; returns its versions of Python and of the imported packages.
-
-    Raises:
-        AllenNLPError: the worker cannot import the packages.
-    """
+    """Starts a worker; returns its versions of Python and of the imported packages. AllenNLPError: an import failed."""
     scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
     process = JsonLinesProcess(environment.command, worker_environment(scratch, online=False), scratch)
     try:

@@ -92,9 +92,8 @@ class AllenNLPFrames:
     def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in the order of their predicates.
 
-        Raises:
-            AllenNLPError: the environment or archive cannot be used, the worker crashed too often, or a sentence cannot
-                be tagged, for example because it is too long for the model.
+        Raises AllenNLPError if the environment or archive cannot be used, the worker crashed too often, or a sentence
+        cannot be tagged, for example because it is too long for the model.
         """
         # Positions of the predicates in each sentence; None: the worker finds them; []: the sentence has none.
         positions: Sequence[list[int] | None] = [None] * len(sentences)

@@ -35,9 +35,7 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
     Reads every file back to verify it. Completes a partial copy, and skips files that are already there. Calls
     `check_claim`, which raises if the folder's claim is lost, before it writes the manifest.
 
-    Raises:
-        BundleError: `path` is not a complete bundle, or `address` contains another bundle.
-        StorageError: the folder refused access or did not answer, or a stored file differs from the sent one.
+    Raises BundleError if `path` is not a complete bundle, or `address` contains another bundle.
     """
     check_bundle(path)
     folder = Folder(address)
@@ -59,13 +57,8 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
 def get_bundle(address: str) -> Path:
     """A complete bundle on this machine: the folder itself, or the cached copy of a bundle in a store.
 
-    Args:
-        address: a folder, ``elements`` (the shipped bundle), ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or
-            ``models:/NAME/VERSION``.
-
-    Raises:
-        BundleError: there is no bundle, or it was modified after it was saved.
-        StorageError: the store refused access or did not answer, or this machine's disk is full.
+    `address`: a folder, ``elements`` (the shipped bundle), ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or
+    ``models:/NAME/VERSION``. Raises BundleError if there is no bundle, or it was modified after it was saved.
     """
     if address.startswith("models:/"):
         from agggen_platform.registry import resolve

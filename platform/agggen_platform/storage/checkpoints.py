@@ -61,9 +61,7 @@ class CheckpointStore:
     def save(self, stage: str, step: int, path: Path) -> SavedCheckpoint:
         """Stores and verifies the file at `path` as the newest checkpoint of `stage`. Errors leave the index unchanged.
 
-        Raises:
-            DamagedError: the stored file differs from the sent one.
-            ClaimedError: another job took over the claim on the folder.
+        Raises DamagedError if the stored file differs from the sent one, ClaimedError if another job took the claim.
         """
         self._check_claim()
         indexed = self._read_index(stage)

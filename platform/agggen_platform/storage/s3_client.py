@@ -83,13 +83,12 @@ class Attempts:
     def failed(self, error: Exception, has_answered: bool, progress: bool = False) -> None:
         """Waits before the next attempt, after `error` ended the last one.
 
+        Raises StorageError if the error is permanent or a limit is reached, and `error` itself if the store did not
+        cause it.
+
         Args:
             has_answered: whether the store has answered any request; if not, its address may be wrong.
             progress: whether the attempt made progress; if so, attempts and time are counted anew.
-
-        Raises:
-            StorageError: the error is permanent, or a limit is reached.
-            Exception: `error` itself, if it is not an error of the store.
         """
         if progress:
             self._failures, self._start_time = 0, time.monotonic()

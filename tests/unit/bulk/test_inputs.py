@@ -50,11 +50,7 @@ def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
 
 
 HEADER = b"id,subject,predicate,object"
-SHORT = [
-    b"1,Aromi,food,Thai",
-    b"1,Aromi,area",
-    b"2,Bibi,food,Thai",
-]  # row 2 is incomplete, so record 1 is invalid
+SHORT = [b"1,Aromi,food,Thai", b"1,Aromi,area", b"2,Bibi,food,Thai"]  # row 2 is incomplete, so record 1 is invalid
 FILMS = [
     {"id": "a", "title": "Alien", "Made In": "1979", "text": "Alien is of 1979."},
     {"id": "b", "title": "Heat", "Made In": "1995", "text": ""},
