@@ -173,8 +173,7 @@ class RowWriter:
 
     def _task(self, row: Mapping[str, Any], number: int) -> _Task | None:
         """The task of a row; None if the row is rejected."""
-        first_location = self.duplicates.get(number)
-        if first_location is not None:
+        if (first_location := self.duplicates.get(number)) is not None:
             self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {first_location}")
             return None
         try:

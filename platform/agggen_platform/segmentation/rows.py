@@ -60,8 +60,8 @@ class RowSegmenter:
         Raises JobError if the segmenter failed on all texts, and these are at least `MIN_FAILURES_TO_STOP`.
         """
         items = [self._record(row, number) for number, row in enumerate(rows, start=first)]
-        references = chain.from_iterable(item[1] for item in items if not isinstance(item, str))
-        texts = dict.fromkeys(reference.text for reference in references if isinstance(reference, Reference))
+        all_references = chain.from_iterable(item[1] for item in items if not isinstance(item, str))
+        texts = dict.fromkeys(reference.text for reference in all_references if isinstance(reference, Reference))
         facts, errors = self._facts(list(texts))
         records: list[Record] = []
         for number, (row, item) in enumerate(zip(rows, items, strict=True), start=first):
@@ -88,9 +88,8 @@ class RowSegmenter:
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
         """The record and its references; an error message replaces an invalid record or reference."""
-        first_row = self.duplicates.get(number)
-        if first_row is not None:
-            return f"the id {row['id']!r} occurs a second time, first in row {first_row}"
+        if (first_location := self.duplicates.get(number)) is not None:
+            return f"the id {row['id']!r} occurs a second time, first in {first_location}"
         try:
             record = record_without_references(row)
         except AggGenError as error:

@@ -54,7 +54,7 @@ def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int 
         [shards.hash_ids(folder, name)],
         lambda _, rows: shards.rows_at(folder, name, columns, rows),
         record_without_references,
-        lambda _, row, __: row,
+        lambda _, row, __: f"row {row}",
     )
     template = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
     shards_without_index = shards.divide_parquet(template, source.group_sizes, rows_per_shard)

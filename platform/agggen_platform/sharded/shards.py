@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,6 @@ _METADATA_PREFIX = b"agggen."
 _MAX_SHARDS_PER_GROUP = 256  # limited because each shard decodes its row group from the start
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorted at once
-Location = TypeVar("Location", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Shard:
     first: int
     rows: int
     address: str  # the file for messages: the original if the file in `folder` is a copy
-    duplicates: tuple[tuple[int, int | str], ...] = ()  # (row, location of the first record with the same id)
+    duplicates: tuple[tuple[int, str], ...] = ()  # (row, location of the first record with the same id)
     rows_before: int = 0  # number of rows in the input files before this file
     text: TextRange | None = None  # the lines of the shard; None for Parquet
     prefix: str | None = None  # generated id of a record without an id: `prefix` + line or row number; None: invalid
@@ -163,9 +162,7 @@ def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int)
         yield replace(file, groups=tuple(groups), first=first, rows=rows)
 
 
-def with_indices(
-    shards: Iterable[Shard], part: str, duplicates: Mapping[int, int | str], first_index: int
-) -> list[Shard]:
+def with_indices(shards: Iterable[Shard], part: str, duplicates: Mapping[int, str], first_index: int) -> list[Shard]:
     """Sets the index (from `first_index`), output file name and duplicates of each shard of a file.
 
     `part`: the output file name of a shard, with ``{}`` in place of the shard's index.
@@ -222,8 +219,8 @@ def find_duplicate_rows(
     ids: Sequence[IdHashes],
     rows_of: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
     check: Callable[[dict[str, Any]], object],
-    location_of: Callable[[int, int, dict[str, Any]], Location],
-) -> list[dict[int, Location]]:
+    location_of: Callable[[int, int, dict[str, Any]], str],
+) -> list[dict[int, str]]:
     """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
     Reads only rows with a repeated id hash.
@@ -234,8 +231,8 @@ def find_duplicate_rows(
         location_of: (file number, row number, row) -> the location of the record, for messages.
     """
     repeated = IdHashes.find_repeated(ids)
-    first_by_id: dict[str, tuple[int, int, Location]] = {}  # (file number, row number, location)
-    duplicates: list[dict[int, Location]] = [{} for _ in ids]
+    first_by_id: dict[str, tuple[int, int, str]] = {}  # (file number, row number, location)
+    duplicates: list[dict[int, str]] = [{} for _ in ids]
     for number, hashes in enumerate(ids if len(repeated) else ()):
         for row, data in rows_of(number, hashes.rows_of(repeated)):
             try:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class AllenNLPFrames:
     """A frame source that runs an AllenNLP archive in a worker process, started at the first request.
 
     If the worker dies or hangs, it is restarted, and the sentences of the batch are retried one by one. After more than
-    `restarts` consecutive crashes, all requests fail. Thread-safe; an unpickled copy starts its own worker.
+    `restarts` consecutive crashes, all requests fail. Thread-safe.
     """
 
     name = "allennlp"
@@ -48,9 +48,6 @@ class AllenNLPFrames:
         self._failure: str | None = None  # why all requests fail
         self.worker: dict[str, Any] = {}
         """Versions, model, device and word-piece limit, as reported by the running worker."""
-
-    def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
-        return type(self), (self.config, self._predicate_source)
 
     def close(self) -> None:
         """Stops the worker; the next call of `frames` starts a new one."""

@@ -23,7 +23,7 @@ def generator(model: Model) -> Generator:
     return load_generator(model.address, model.fingerprint, "cpu")
 
 
-def writer_of(generator: Generator, config: BulkConfig, duplicates: dict[int, int | str] | None = None) -> RowWriter:
+def writer_of(generator: Generator, config: BulkConfig, duplicates: dict[int, str] | None = None) -> RowWriter:
     pairs = tuple((duplicates or {}).items())
     shard = Shard(0, "in", "in.jsonl", "texts/0.parquet", (0,), 0, 0, 100, "in/in.jsonl", pairs, rows_before=1000)
     return RowWriter(generator, "print", config, shard)

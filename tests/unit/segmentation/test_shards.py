@@ -71,7 +71,7 @@ def test_an_invalid_row_does_not_mask_a_record_of_its_id(tmp_path: Path) -> None
     rows = [row(identifier, own) for identifier, own in cells]
     pq.write_table(pa.Table.from_pylist(rows, schema()), tmp_path / "dev.parquet", row_group_size=3)
     (shard,) = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 20, "j")
-    assert shard.duplicates == ((6, 3), (8, 2))
+    assert shard.duplicates == ((6, "row 3"), (8, "row 2"))
 
 
 def test_a_file_that_cannot_be_opened_is_an_error_of_the_store(tmp_path: Path) -> None:
