@@ -155,21 +155,15 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     assert "out/.claim" not in bucket.names()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("gone.parquet", None, "does not exist"),
-        ("typed.parquet", pa.table({"id": [1], "triples": [[]], "references": [[]]}), "'id' is int64, it should be"),
-        ("folder", None, "contains no SPLIT.parquet"),
-    ],
-)
-def test_input_that_is_not_a_corpus_is_refused(
-    name: str, content: pa.Table | None, message: str, tmp_path: Path
-) -> None:
-    if content is not None:
-        pq.write_table(content, tmp_path / name)
-    with pytest.raises(CorpusError, match=message):
-        segment(str(tmp_path / name), str(tmp_path / "out"), LOCAL)
+def test_input_that_is_not_a_corpus_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "triples": [[]], "references": [[]]}), tmp_path / "typed.parquet")
+    for name, message in (
+        ("gone.parquet", "does not exist"),
+        ("typed.parquet", "'id' is int64, it should be"),
+        ("folder", "contains no SPLIT.parquet"),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            segment(str(tmp_path / name), str(tmp_path / "out"), LOCAL)
     assert not (tmp_path / "out").exists()
 
 

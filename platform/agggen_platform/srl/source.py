@@ -147,8 +147,9 @@ class AllenNLPFrames:
         config, sha256 = self.config.absolute, self.archive_sha256
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
-        request = {"op": "start", "archive": config.archive, "sha256": sha256, "device": config.device}
-        request |= {"threads": config.threads, "bert": config.bert, "spacy": config.spacy}
+        request: dict[str, Any] = {"op": "start", "archive": config.archive, "sha256": sha256}
+        names = ("device", "threads", "bert", "spacy")
+        request |= {name: getattr(config, name) for name in names}
         try:
             answer = process.request(request, config.timeout)
         except WorkerDied as death:
