@@ -148,8 +148,7 @@ class AllenNLPFrames:
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
         request: dict[str, Any] = {"op": "start", "archive": config.archive, "sha256": sha256}
-        names = ("device", "threads", "bert", "spacy")
-        request |= {name: getattr(config, name) for name in names}
+        request |= {name: getattr(config, name) for name in ("device", "threads", "bert", "spacy")}
         try:
             answer = process.request(request, config.timeout)
         except WorkerDied as death:
