@@ -134,8 +134,7 @@ class AllenNLPFrames:
             self._stop_worker()
             raise AllenNLPError(f"the AllenNLP worker failed: {answer['failed']}")
         self._deaths = 0
-        results: list[Any] = answer["results"]
-        return results
+        return answer["results"]
 
     def _running_worker(self) -> JsonLinesProcess:
         if self._process is not None and self._process.is_alive:
