@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,14 +26,19 @@ ACCESS_REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
 TRUNCATED = r"files in s3://.*/out are missing or incomplete, so manifest"
 
 
+def break_store(faulty_s3: FaultyS3, path: str) -> None:
+    """The store keeps only half of the next upload to `path`; or, if that is empty, refuses all requests."""
+    if path:
+        faulty_s3.inject("short upload", method="PUT", path=path)
+    else:
+        faulty_s3.inject("403", -1)
+
+
 @pytest.fixture
 def _short_heartbeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Short heartbeats: an abandoned claim is taken over after four seconds."""
     monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 1.0)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
-
-
-# --- training -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -54,25 +58,11 @@ def config(local: JobConfig, s3: str) -> JobConfig:
 
 
 @pytest.mark.parametrize(
-    ("fault", "faulty_request", "message"),
-    [
-        (("403", -1), {}, ACCESS_REFUSED),
-        (
-            ("short upload",),
-            {"method": "PUT", "path": "baseline/step-"},
-            r"step-\d+-\w+\.safetensors differs from the file that was sent",
-        ),
-    ],
-    ids=["access refused", "half a checkpoint"],
+    ("path", "message"),
+    [("", ACCESS_REFUSED), ("baseline/step-", r"step-\d+-\w+\.safetensors differs from the file that was sent")],
 )
 def test_training_fails_and_resumes_from_its_last_complete_checkpoint(
-    fault: tuple[Any, ...],
-    faulty_request: dict[str, str],
-    message: str,
-    config: JobConfig,
-    trained: str,
-    faulty_s3: FaultyS3,
-    tmp_path: Path,
+    path: str, message: str, config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     """The fault begins at the fourth update, once the store has a checkpoint."""
     checkpoints = Folder(f"{config.storage.url}/r/checkpoints")
@@ -80,7 +70,7 @@ def test_training_fails_and_resumes_from_its_last_complete_checkpoint(
     def inject_fault(event: TrainingEvent) -> None:
         if (event.stage, event.kind, event.step) == ("baseline", "log", 4):
             until(lambda: checkpoints.size("baseline/latest.json"), "checkpoint", 60)  # written in the background
-            faulty_s3.inject(*fault, **faulty_request)
+            break_store(faulty_s3, path)
 
     with pytest.raises(StorageError, match=message):
         train_job(config, "r", runs_dir=tmp_path, show=inject_fault)
@@ -94,26 +84,11 @@ def test_training_fails_and_resumes_from_its_last_complete_checkpoint(
     assert fingerprint(get_bundle(f"{config.storage.url}/r/bundle")) == trained
 
 
-# --- bulk generation ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("fault", "faulty_request", "message"),
-    [
-        (("403", -1), {}, ACCESS_REFUSED),
-        (("short upload",), {"method": "PUT", "path": "out/texts/000002"}, TRUNCATED),
-        (("short upload",), {"method": "PUT", "path": "out/rejects/000005"}, TRUNCATED),
-    ],
-    ids=["access refused", "half a part", "half the rejects"],
+    ("path", "message"), [("", ACCESS_REFUSED), ("out/texts/000002", TRUNCATED), ("out/rejects/000005", TRUNCATED)]
 )
 def test_bulk_generation_publishes_no_incomplete_output_and_resumes(
-    fault: tuple[Any, ...],
-    faulty_request: dict[str, str],
-    message: str,
-    model: Model,
-    s3: str,
-    faulty_s3: FaultyS3,
-    tmp_path: Path,
+    path: str, message: str, model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     *records, first = [*numbered_records(43), *numbered_records(1)]
     source = str(write_jsonl(tmp_path / "in.jsonl", [*records, first]))
@@ -123,7 +98,7 @@ def test_bulk_generation_publishes_no_incomplete_output_and_resumes(
 
     def inject_fault(progress: Progress) -> None:
         if progress.shards == 2:
-            faulty_s3.inject(*fault, **faulty_request)
+            break_store(faulty_s3, path)
 
     with pytest.raises(StorageError, match=message):
         generate(model, source, out, settings, progress=inject_fault)

@@ -41,10 +41,8 @@ EPOCHS = Epochs(baseline=5, joint=5)
 
 
 def outcome(study: Study) -> list[tuple[Any, ...]]:
-    return [
-        (trial.number, trial.state.name, trial.params, trial.value, trial.intermediate_values)
-        for trial in study.trials()
-    ]
+    trials = study.trials()
+    return [(trial.number, trial.state.name, trial.params, trial.value, trial.intermediate_values) for trial in trials]
 
 
 def uninterrupted(config: JobConfig, folder: Path) -> Study:
@@ -139,8 +137,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_uninterrupted_sweep(
     assert outcome(study) == outcome(expected)
     assert sorted(path.name for path in runs.parent.glob("s-t*")) == ["s-t000", "s-t001", "s-t002", "s-t003"]
     best, expected_best = study.best(), expected.best()
-    assert best is not None
-    assert expected_best is not None
+    assert best is not None and expected_best is not None
     assert fingerprint(Path(best.user_attrs["bundle"])) == fingerprint(Path(expected_best.user_attrs["bundle"]))
     assert last.output().strip().endswith(best.user_attrs["bundle"])
 

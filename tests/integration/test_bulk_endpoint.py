@@ -24,11 +24,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(150))
     lines = path.read_text().splitlines()
     lines[3] = json.dumps({"id": "planned", "triples": [["Neon", "symbol", "Ne"]], "plan": "[symbol]"})
-    lines[20:20] = [
-        "{no json",
-        lines[0],
-        json.dumps({"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}),
-    ]
+    long = {"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}
+    lines[20:20] = ["{no json", lines[0], json.dumps(long)]
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -1,14 +1,17 @@
-"""The segmentation job: output, errors and resumption, locally and on S3."""
+"""The segmentation job: output, invalid input, rejects, resumption, and a damaged cache; locally and on S3."""
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 
 from agggen.config import load_config
-from agggen.corpora.prepared import read_records, write_records
+from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.datasets import load_dataset
 from agggen.errors import CorpusError
 from agggen.facts.clauses import ClauseSegmenter
@@ -19,8 +22,9 @@ from agggen.training.data import training_data
 from agggen_platform.evaluation import catalogue_names
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
+from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import interrupt_after
+from tests.bulk_jobs import interrupt_after, rejects
 from tests.integration.segment_jobs import (
     LOCAL,
     Recorder,
@@ -36,9 +40,6 @@ from tests.integration.segment_jobs import (
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-# --- output --------------------------------------------------------------------------------------------------------
 
 
 def test_the_parts_equal_the_reference_implementation(corpus: Path, tmp_path: Path) -> None:
@@ -128,9 +129,6 @@ def test_actors_share_a_cache_with_earlier_ones(corpus: Path, tmp_path: Path, ra
     assert (second.segmented, second.cached) == (0, first.segmented + first.cached)
 
 
-# --- interruption ----------------------------------------------------------------------------------------------------
-
-
 def test_an_interrupted_job_is_resumed(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         segment(str(corpus), str(tmp_path), LOCAL, progress=interrupt_after(5))
@@ -144,9 +142,6 @@ def test_an_interrupted_job_is_resumed(corpus: Path, tmp_path: Path) -> None:
         assert read_records(tmp_path / split) == segmented(read_records(corpus / f"{split}.parquet"))
 
 
-# --- S3 --------------------------------------------------------------------------------------------------------------
-
-
 def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("agggen_platform.storage.claim.HEARTBEAT_SECONDS", 1.0)
     bucket = Folder(f"{s3}/corpora")
@@ -156,9 +151,92 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     result = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", LOCAL)
     assert result.splits == local.splits
     assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
-    with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
-        load_dataset(f"{s3}/corpora/out", splits=["test"])
     assert segment(f"{s3}/corpora/in/", f"{s3}/corpora/out/", LOCAL).was_already_finished
     assert "out/.claim" not in bucket.names()
-    with pytest.raises(CorpusError, match="is the folder of the input"):
-        segment(f"{s3}/corpora/in", f"{s3}/corpora/in/", LOCAL)
+
+
+def test_input_that_is_not_a_corpus_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "triples": [[]], "references": [[]]}), tmp_path / "typed.parquet")
+    for name, message in (
+        ("gone.parquet", "does not exist"),
+        ("typed.parquet", "'id' is int64, it should be"),
+        ("folder", "contains no SPLIT.parquet"),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            segment(str(tmp_path / name), str(tmp_path / "out"), LOCAL)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out, undamaged = tmp_path / "dev.parquet", tmp_path / "out", elements("dev")[:6]
+    write_records(path, undamaged, "x", "dev")
+    rows = pq.read_table(path).to_pylist()
+    rows[1]["id"] = ""
+    rows[3]["id"] = f" {undamaged[2].id} "  # the id of a record in another shard
+    rows[4]["triples"][0]["object"] = "bell \x07"
+    rows[5]["references"][0]["text"] = " "
+    pq.write_table(pa.Table.from_pylist(rows, schema()), path)
+    with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, max_reject_share is 1.0%"):
+        segment(str(path), str(out), clause_config(shard_rows=3))
+    assert not (out / "manifest.json").exists()
+    first_rejects, recorder = rejects(out), Recorder()
+    use_segmenter(monkeypatch, recorder)
+    report = segment(str(path), str(out), clause_config(shard_rows=3, max_reject_share=0.5))
+    assert (rejects(out), recorder.texts_seen) == (first_rejects, [])  # nothing is segmented again
+    reasons = ["id is empty", "occurs a second time, first in row 2", "control character", "reference 1: a reference"]
+    for reject, row, reason in zip(first_rejects, (1, 3, 4, 5), reasons, strict=True):
+        assert (reject["file"], reject["line"], reject["id"]) == (str(path), row, rows[row]["id"])
+        assert reason in str(reject["reason"])
+    records = read_records(out / "dev")
+    assert [record.id for record in records] == [undamaged[0].id, undamaged[2].id, undamaged[5].id]
+    assert len(records[-1].references) == len(undamaged[5].references) - 1
+    split_report = report.splits["dev"]
+    assert (split_report.rows, split_report.records, split_report.rejects) == (6, 3, 4)
+
+
+def test_a_text_on_which_the_segmenter_fails_is_a_reject_that_is_retried(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = read_records(corpus / "dev.parquet")
+    bad_text = records[7].references[1].text
+    use_segmenter(monkeypatch, Recorder(bad_text))
+    assert segment(str(corpus), str(tmp_path / "loose"), LOCAL, splits=["dev"]).splits["dev"].rejects == 1
+    (reject,) = rejects(tmp_path / "loose")
+    assert (reject["line"], reject["reason"]) == (7, "reference 2: RuntimeError: cannot segment this text")
+    remaining = [
+        reference for record in segmented(records) for reference in record.references if reference.text != bad_text
+    ]
+    assert [reference for r in read_records(tmp_path / "loose/dev") for reference in r.references] == remaining
+
+    strict, out = clause_config(max_reject_share=0), tmp_path / "strict"
+    with pytest.raises(JobError, match="1 of 216 texts were rejected"):
+        segment(str(corpus), str(out), strict, splits=["dev"])
+    recorder = Recorder()
+    use_segmenter(monkeypatch, recorder)
+    progress = segment(str(corpus), str(out), strict, splits=["dev"]).progress
+    assert progress is not None and (progress.reused, progress.total) == (3, 4)
+    assert bad_text in recorder.texts_seen
+    assert read_records(out / "dev") == segmented(records)
+
+
+def test_a_segmenter_that_always_fails_ends_the_job(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shortening(ClauseSegmenter):
+        def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+            return [(text[:-1],) for text in texts]
+
+    use_segmenter(monkeypatch, Shortening())
+    with pytest.raises(JobError, match=r"failed on all 5\d texts of a batch; on the first: .*not concatenate"):
+        segment(str(corpus), str(tmp_path), LOCAL, splits=["dev"])
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_damaged_cache_does_not_change_the_output(corpus: Path, tmp_path: Path) -> None:
+    config = clause_config(cache="on", cache_dir=str(tmp_path / "cache"))
+    undamaged = segment(str(corpus), str(tmp_path / "first"), config)
+    (file,) = (tmp_path / "cache").iterdir()  # no journal file
+    file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    report = segment(str(corpus), str(tmp_path / "second"), config)
+    assert report.splits == undamaged.splits
+    assert report.progress is not None and report.progress.counts.cache_errors > 0

@@ -42,12 +42,7 @@ class BulkConfig(ShardedConfig):
 def job_identity(
     config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
 ) -> dict[str, Any]:
-    """All settings and fingerprints that affect the output.
-
-    Args:
-        bundle, critic: their fingerprints.
-        inputs: (name, fingerprint) of each input file.
-    """
+    """All settings and fingerprints (of the bundle, the critic and each named input file) that affect the output."""
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,

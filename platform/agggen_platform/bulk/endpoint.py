@@ -33,7 +33,8 @@ class EndpointWorker(BulkWorker):
         self.client = Client(url, timeout=_TIMEOUT, deadline=_DEADLINE)
         config = settings.config
         options = options_of(config.inference, self.generator.config)
-        options |= {"n_best": config.n_best, "complete": config.complete}
+        # Each request is a separate batch, for reproducible log-probabilities.
+        options |= {"n_best": config.n_best, "complete": config.complete, "alone": True}
         self.generator = cast(Any, _EndpointGenerator(self.client, self.generator, settings.fingerprint, options))
 
     def run_all(self, shards: Sequence[Shard]) -> Iterator[FinishedShard[Counts]]:
@@ -48,9 +49,8 @@ class _EndpointGenerator:
     """Stands in for a `Generator` in `RowWriter`: validates records locally and generates texts at the endpoint."""
 
     def __init__(self, client: Client, local: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
-        self.client, self.fingerprint = client, fingerprint
+        self.client, self.fingerprint, self.options = client, fingerprint, options
         self.planner, self.checker = local.planner, local.checker
-        self.options = options | {"alone": True}  # a separate batch, for reproducible log-probabilities
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
         """Raises JobError if the endpoint fails or serves another bundle; RuntimeError if it rejects the records."""
@@ -81,11 +81,7 @@ class _EndpointGenerator:
 
 
 def options_of(requested: InferenceConfig, served: InferenceConfig) -> dict[str, Any]:
-    """The request options that change the inference settings of an endpoint from `served` to `requested`.
-
-    Raises:
-        ConfigError: a setting that differs between the two has no request option.
-    """
+    """The request options that change the settings from `served` to `requested`; raises ConfigError if none can."""
     options = {name: getattr(requested, name) for name in _OPTIONS}
     effective_config = replace(served, **options, beam=replace(served.beam, beam=requested.beam.beam))
     for field in fields(requested):

@@ -97,12 +97,8 @@ class InputFile:
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
     """The input file at `address`, or all input files of a folder, ordered by name.
 
-    Args:
-        shard_rows: the minimum number of rows per shard; 0: the smallest value that `ShardedConfig` may choose.
-        unique: whether to hash the ids, to find duplicates.
-
-    Raises:
-        CorpusError: a file does not exist or has an unknown format, or a folder contains no file of records.
+    `shard_rows`: the minimum number of rows per shard; 0: the smallest value that `ShardedConfig` may choose.
+    `unique`: whether to hash the ids, to find duplicates.
     """
     if _kind(address) in KINDS:
         folder, name = file_at(address)
@@ -150,11 +146,12 @@ def _index_lines(file: InputFile, stream: LineReader, step: int, unique: bool) -
     """Reads the file and indexes about every `step`-th record; None if the rows of a record are not consecutive."""
     delimiter, triple_per_row = _csv_layout(stream) if file.kind == "csv" else ("", False)
     columns: list[str] = []
-    items: Iterator[tuple[int, Any] | Reject] = (
-        _values(stream, file.address, delimiter, triple_per_row, columns)
-        if delimiter or unique
-        else _nonblank_lines(stream, file.address)
-    )
+    items: Iterator[tuple[int, Any] | Reject]
+    if delimiter or unique:
+        items = _values(stream, file.address, delimiter, triple_per_row, columns)
+    else:
+        lines = read_lines(stream, file.address, decode_errors="reject")
+        items = (item for item in lines if isinstance(item, Reject) or item[1].strip())
     id_hashes = IdHashes() if unique or triple_per_row else None
     offsets, line_numbers, records_before = array("q"), array("q"), array("q")
     count = 0
@@ -226,20 +223,12 @@ def _id_of(item: tuple[int, Any] | Reject, prefix: str, triple_per_row: bool) ->
         return ""
 
 
-def _nonblank_lines(stream: BinaryIO, address: str) -> Iterator[tuple[int, str] | Reject]:
-    for item in read_lines(stream, address, decode_errors="reject"):
-        if isinstance(item, Reject) or item[1].strip():
-            yield item
-
-
 def _values(
     stream: BinaryIO, address: str, delimiter: str, triple_per_row: bool, columns: list[str], line: int = 1
 ) -> Iterator[tuple[int, Any] | Reject]:
     """(line number, value) of each row of a CSV, or of JSON lines if `delimiter` is empty; rejects for invalid lines.
 
-    Args:
-        columns: the columns of a CSV. If empty, the stream starts with the header, whose columns are appended.
-        line: the number of the stream's first line.
+    If `columns` is empty, a CSV starts with the header, whose columns are appended. `line`: the first line's number.
     """
     if not delimiter:
         return read_values(stream, address, "reject", line)
@@ -250,11 +239,7 @@ def _values(
 def prepare_inputs(inputs: list[InputFile], copies: Folder) -> list[InputFile]:
     """The files that workers read: the input files, or copies in `copies` of files that workers cannot read.
 
-    Args:
-        copies: the job's folder for copies, in which complete copies are reused.
-
-    Raises:
-        DamagedError: a file changed since `find_inputs`.
+    Reuses complete copies. Raises DamagedError if a file that is copied to Parquet changed since `find_inputs`.
     """
     files: list[InputFile] = []
     for number, file in enumerate(inputs):
@@ -283,12 +268,7 @@ def check_inputs_unchanged(inputs: list[InputFile]) -> None:
 
 
 def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
-    """The shards of all files in order, numbered consecutively; deterministic.
-
-    Args:
-        part: the output file name of a shard, with ``{}`` in place of the shard's index.
-        unique: whether a record with the id of an earlier record is a duplicate.
-    """
+    """The shards of all files in order, numbered consecutively; deterministic. `part`: see `with_indices`."""
     duplicates = _find_duplicates(files) if unique else [{} for _ in files]
     shards: list[Shard] = []
     rows_before = 0
@@ -344,9 +324,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """(number of the first row, rows) of each batch of a shard; `read_record` parses a row.
 
-    Raises:
-        CorpusError: a Parquet file has column types that could execute code.
-        DamagedError: a text file was replaced after the shard was planned.
+    Raises DamagedError if a text file was replaced after the shard was planned.
     """
     if (text := shard.text) is None:
         for first, batch in read_rows(shard, batch_rows, _columns(shard.address, shard.prefix is not None)):

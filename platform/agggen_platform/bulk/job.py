@@ -54,10 +54,7 @@ def generate(
     """Writes texts for all records at `source` into the folder `out`; resumes an interrupted job.
 
     Args:
-        model: see `open_model`.
-        source: a file of records (.parquet, .jsonl, .csv) or a folder of such files, local or on S3.
-        out: a folder, local or on S3.
-        config: see `bulk_config`.
+        source: a file of records (.parquet, .jsonl, .csv) or a folder of such files, local or on S3, like `out`.
         fresh: first delete the output of any bulk generation job in `out`.
         tracker: creates the run log from the run's name; only called for an unfinished job.
         progress: called after every shard.

@@ -30,10 +30,7 @@ class Model:
 
 
 def open_model(address: str) -> Model:
-    """Resolves the address of a bundle and loads the bundle once, to verify it.
-
-    Args:
-        address: a folder, ``elements``, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+    """Resolves the address of a bundle (see `get_bundle`) and loads the bundle once, to verify it.
 
     Raises:
         BundleError: there is no bundle, or it was modified after it was saved.
@@ -47,12 +44,7 @@ def open_model(address: str) -> Model:
 
 
 def load_generator(address: str, expected: str, device: str) -> Generator:
-    """The generator of the bundle at `address`.
-
-    Raises:
-        JobError: the bundle's fingerprint is not `expected`.
-        BundleError: there is no bundle at the address.
-    """
+    """The generator of the bundle at `address`; raises JobError if the bundle's fingerprint is not `expected`."""
     path = get_bundle(address)
     _check_fingerprint("bundle", address, fingerprint(path), expected)
     return load_bundle(path).generator(device)
@@ -76,14 +68,10 @@ def _check_fingerprint(kind: str, address: str, actual: str, expected: str) -> N
 def bulk_config(model: Model, overrides: Sequence[str] = ()) -> BulkConfig:
     """A configuration whose defaults are the bundle's own inference settings.
 
-    Raises:
-        ConfigError: a key does not exist, a value is invalid, or the level exceeds the model's L.
+    Raises ConfigError if a key does not exist, a value is invalid, or the level exceeds the model's L.
     """
     defaults = [f"inference.{setting}" for setting in overrides_of(model.inference)]
     config = load_config(BulkConfig, None, overrides, defaults=defaults)
-    if config.inference.level > model.largest_group:
-        raise ConfigError(
-            f"inference.level {config.inference.level} exceeds this model's largest group of {model.largest_group} "
-            "predicates"
-        )
+    if (level := config.inference.level) > (maximum := model.largest_group):
+        raise ConfigError(f"inference.level {level} exceeds this model's largest group of {maximum} predicates")
     return config

@@ -35,15 +35,7 @@ class Output(JobFolder):
             self.folder.delete(name)
 
     def finish(self, files: Sequence[PartFile], members: dict[str, Any], report: dict[str, Any]) -> None:
-        """Writes the report, then the manifest, which completes the output.
-
-        Args:
-            files: the files of all shards, in input order.
-            members: additional members of the manifest.
-
-        Raises:
-            DamagedError: a file in the store is incomplete.
-        """
+        """Writes the report, then the manifest, which lists `files` and completes the output (see `publish`)."""
         self.folder.write(REPORT, as_json(report))
         folders = (TEXTS, "rejects")
         texts, rejects = ([asdict(file) for file in files if file.name.startswith(f"{kind}/")] for kind in folders)
@@ -58,10 +50,8 @@ class Output(JobFolder):
         if manifest["config"]["format"] == "jsonl":
             self._join_lines("texts.jsonl", names)
         else:
-            with (
-                self.folder.new("texts.parquet") as path,
-                pq.ParquetWriter(path, text_schema("critic" in manifest), compression="zstd") as joined,
-            ):
+            schema = text_schema("critic" in manifest)
+            with self.folder.new("texts.parquet") as path, pq.ParquetWriter(path, schema, compression="zstd") as joined:
                 for name in names:
                     with open_part(self.folder, name) as part:
                         for group in range(part.num_row_groups):

@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from itertools import chain
 from sqlite3 import connect
 from typing import Any
@@ -29,31 +30,19 @@ def record_schema() -> pa.Schema:
     line     the first line of the record in a text file, from 1
     error    why the row is invalid
     """
-    corpus_schema = schema()
-    columns = [
-        pa.field("id", pa.string()),
-        corpus_schema.field("category"),
-        corpus_schema.field("triples").with_nullable(True),
-        pa.field("plan", pa.string()),
-        pa.field("line", pa.int64()),
-        pa.field("error", pa.string()),
-    ]
-    return pa.schema(columns)
+    text = pa.string()
+    category, triples = schema().field("category"), schema().field("triples").with_nullable(True)
+    return pa.schema([("id", text), category, triples, ("plan", text), ("line", pa.int64()), ("error", text)])
 
 
 USER_COLUMNS = ("id", "category", "triples", "plan")  # the columns read from a user's Parquet file
 
 
 def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
-    """The record of a row, and the plan in the row (None if there is none).
-
-    Raises:
-        AggGenError: the row or its plan is invalid.
-    """
+    """The record of a row, and the plan in the row (None if there is none); raises AggGenError for an invalid row."""
     if row.get("error") is not None:
         raise RecordError(row["error"])
-    record = record_without_references(row)
-    return record, Plan.parse(row["plan"]) if row.get("plan") else None
+    return record_without_references(row), Plan.parse(row["plan"]) if row.get("plan") else None
 
 
 class Stream(io.RawIOBase):
@@ -89,9 +78,7 @@ class LineReader(io.BufferedReader):
 
 
 def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
-    triples = [
-        {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object} for triple in record.triples
-    ]
+    triples = list(map(asdict, record.triples))
     return {"id": record.id, "category": record.category, "triples": triples, "plan": plan, "line": line}
 
 
@@ -110,16 +97,16 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
             yield _invalid_row(item.line, item.id, item.reason)
             continue
         line, value = item
+        fields = value if isinstance(value, dict) else {}
         try:
-            plan = value.pop("plan", None) if isinstance(value, dict) else None
+            plan = fields.pop("plan", None)
             if plan is not None and not isinstance(plan, str):
                 raise RecordError(f"a plan must be written as a string, not as {type(plan).__name__}")
             row = _row(record_of_row(value, f"{prefix}{line}"), line, text_of(plan))
         except AggGenError as error:
-            identifier = value.get("id") if isinstance(value, dict) else None
-            yield _invalid_row(line, identifier if isinstance(identifier, str) else None, str(error))
-        else:
-            yield row
+            identifier = fields.get("id")
+            row = _invalid_row(line, identifier if isinstance(identifier, str) else None, str(error))
+        yield row
 
 
 def triple_rows(
@@ -167,8 +154,7 @@ def _row_of_triples(rows: Sequence[Row]) -> dict[str, Any]:
 def grouped_by_record(items: Iterator[Row | Reject], rejected_ids: set[str | None]) -> Iterator[Row | Reject]:
     """Yields the rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk.
 
-    Args:
-        rejected_ids: a set to which the ids of the rejects are added.
+    Adds the ids of the rejects to `rejected_ids`.
     """
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as table:
         table.execute("PRAGMA journal_mode=OFF")  # a temporary file needs no crash recovery

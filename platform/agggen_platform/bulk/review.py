@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -64,15 +63,12 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
     """The records at these `rows` by row number; rows are numbered consecutively over all input files."""
     files = prepare_inputs(inputs, Folder(output.folder.at(INPUT)))
     shards = plan_shards(files, _SHARD_ROWS, "{}", unique=False)
-    first_rows = np.array([shard.rows_before + shard.first for shard in shards])
-    rows_by_shard = defaultdict[int, set[int]](set)
-    for row in rows:
-        rows_by_shard[int(np.searchsorted(first_rows, row, "right")) - 1].add(row)
-
     records: dict[int, Record] = {}
-    for index, rows_of_shard in rows_by_shard.items():
-        for first, batch in read_records(shards[index], BATCH_ROWS):
-            numbered_batch = enumerate(batch, start=shards[index].rows_before + first)
-            records |= {row: read_record(data)[0] for row, data in numbered_batch if row in rows_of_shard}
+    for shard in shards:
+        first_row = shard.rows_before + shard.first
+        if any(first_row <= row < first_row + shard.rows for row in rows):
+            for first, batch in read_records(shard, BATCH_ROWS):
+                numbered_batch = enumerate(batch, start=shard.rows_before + first)
+                records |= {row: read_record(data)[0] for row, data in numbered_batch if row in rows}
     output.delete_input_copies()
     return records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -40,33 +41,29 @@ def text_schema(scores: bool = False) -> pa.Schema:
     bundle       the fingerprint of the model
     risk, coverage, correctness, fluency  the scores of `agggen check`, to four decimals; only if the job has a critic
     """
-    names = pa.list_(pa.field("element", pa.string(), nullable=False))
-    fact = pa.struct(
-        [
-            pa.field("start", pa.int32(), nullable=False),
-            pa.field("end", pa.int32(), nullable=False),
-            pa.field("predicates", names, nullable=False),
-            pa.field("missing", names, nullable=False),
-            pa.field("fallback", pa.bool_(), nullable=False),
-        ]
-    )
+    required = partial(pa.field, nullable=False)
+    text, number, boolean = pa.string(), pa.float64(), pa.bool_()
+    names = pa.list_(required("element", text))
+    position = [required("start", pa.int32()), required("end", pa.int32())]
+    predicates = [required("predicates", names), required("missing", names)]
+    fact = pa.struct([*position, *predicates, required("fallback", boolean)])
     return pa.schema(
         [
-            pa.field("row", pa.int64(), nullable=False),
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("rank", pa.int32(), nullable=False),
-            pa.field("text", pa.string(), nullable=False),
-            pa.field("plan", pa.string(), nullable=False),
-            pa.field("plan_log_probability", pa.float64()),
-            pa.field("plan_search", pa.string(), nullable=False),
-            pa.field("text_log_probability", pa.float64(), nullable=False),
-            pa.field("score", pa.float64(), nullable=False),
-            pa.field("fulfilled", pa.bool_(), nullable=False),
-            pa.field("faults", names, nullable=False),
-            pa.field("unknown_predicates", names, nullable=False),
-            pa.field("facts", pa.list_(fact), nullable=False),
-            pa.field("bundle", pa.string(), nullable=False),
-            *(pa.field(name, pa.float64(), nullable=False) for name in SCORES if scores),
+            required("row", pa.int64()),
+            required("id", text),
+            required("rank", pa.int32()),
+            required("text", text),
+            required("plan", text),
+            pa.field("plan_log_probability", number),
+            required("plan_search", text),
+            required("text_log_probability", number),
+            required("score", number),
+            required("fulfilled", boolean),
+            required("faults", names),
+            required("unknown_predicates", names),
+            required("facts", pa.list_(fact)),
+            required("bundle", text),
+            *(required(name, number) for name in SCORES if scores),
         ]
     )
 
@@ -77,18 +74,10 @@ def generation_of(record_id: str, text: Any) -> Generation:
     for fact in text["facts"]:
         missing, fallback = tuple(fact.get("missing", ())), fact.get("fallback", False)
         facts.append(WrittenFact(fact["start"], fact["end"], tuple(fact["predicates"]), missing, fallback))
-    return Generation(
-        record_id,
-        text["text"],
-        Plan.parse(text["plan"]),
-        text["plan_log_probability"],
-        text["plan_search"],
-        text["text_log_probability"],
-        text["score"],
-        tuple(facts),
-        tuple(text.get("faults", ())),
-        tuple(text.get("unknown_predicates", ())),
-    )
+    names = ("text", "plan_log_probability", "plan_search", "text_log_probability", "score")
+    fields = {name: text[name] for name in names}
+    fields |= {name: tuple(text.get(name, ())) for name in ("faults", "unknown_predicates")}
+    return Generation(id=record_id, plan=Plan.parse(text["plan"]), facts=tuple(facts), **fields)
 
 
 @dataclass(slots=True)
@@ -121,7 +110,6 @@ class Counts(Tally):
         return {"fulfilled_share": self.fulfilled / records, "mean_plan_length": facts / records}
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form, with sorted keys."""
         lengths = dict(sorted(self.plan_lengths.items(), key=lambda item: int(item[0])))
         predicates = dict(sorted(self.unknown_predicates.items()))
         return asdict(self) | {"plan_lengths": lengths, "unknown_predicates": predicates}
@@ -137,8 +125,7 @@ class _Task:
     plan: Plan | None
     texts: list[Generation] = field(default_factory=list)
     error: str | None = None  # why the generator failed
-    scores: list[dict[str, float]] = field(default_factory=list)
-    """The critic's scores of each text; empty without a critic."""
+    scores: list[dict[str, float]] = field(default_factory=list)  # the critic's, of each text; empty without a critic
 
 
 class RowWriter:
@@ -148,11 +135,10 @@ class RowWriter:
         self, generator: Generator, bundle: str, config: BulkConfig, shard: Shard, critic: Critic | None = None
     ) -> None:
         """`bundle`: the fingerprint of the generator's bundle."""
-        self.critic = critic
-        self.generator, self.bundle, self.config, self.shard = generator, bundle, config, shard
+        self.generator, self.bundle, self.config, self.shard, self.critic = generator, bundle, config, shard, critic
+        self.columns = text_schema(scores=critic is not None).names
         self.duplicates = dict(shard.duplicates)
-        self.counts = Counts()
-        """Counts of all rows so far."""
+        self.counts = Counts()  # of all rows so far
         self._rejects: list[tuple[int, Reject]] = []
 
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
@@ -187,8 +173,7 @@ class RowWriter:
 
     def _task(self, row: Mapping[str, Any], number: int) -> _Task | None:
         """The task of a row; None if the row is rejected."""
-        first_location = self.duplicates.get(number)
-        if first_location is not None:
+        if (first_location := self.duplicates.get(number)) is not None:
             self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {first_location}")
             return None
         try:
@@ -212,10 +197,10 @@ class RowWriter:
         except Exception as error:
             if len(tasks) == 1:
                 tasks[0].error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                return
-            half = len(tasks) // 2
-            self._generate(tasks[:half])
-            self._generate(tasks[half:])
+            else:
+                half = len(tasks) // 2
+                self._generate(tasks[:half])
+                self._generate(tasks[half:])
             return
         for task, texts in zip(tasks, generated, strict=True):
             task.texts = texts
@@ -236,34 +221,15 @@ class RowWriter:
     def _text_rows(self, task: _Task) -> Iterator[dict[str, Any]]:
         """Counts a record and yields its texts with the keys of `text_schema`."""
         best = task.texts[0]
-        length = str(len(best.plan.states))
-        self.counts.add(
-            Counts(
-                records=1,
-                texts=len(task.texts),
-                fulfilled=int(best.fulfilled),
-                plan_lengths={length: 1},
-                unknown_predicates=dict.fromkeys(best.unknown_predicates, 1),
-            )
-        )
-        for rank, text in enumerate(task.texts, start=1):
-            yield {
-                "row": self.shard.rows_before + task.number,
-                "id": text.id,
-                "rank": rank,
-                "text": text.text,
-                "plan": str(text.plan),
-                "plan_log_probability": text.plan_log_probability,
-                "plan_search": text.plan_search,
-                "text_log_probability": text.text_log_probability,
-                "score": text.score,
-                "fulfilled": text.fulfilled,
-                "faults": text.faults,
-                "unknown_predicates": text.unknown_predicates,
-                "facts": [asdict(fact) for fact in text.facts],
-                "bundle": self.bundle,
-                **(task.scores[rank - 1] if task.scores else {}),
-            }
+        counts = Counts(records=1, texts=len(task.texts), fulfilled=int(best.fulfilled))
+        counts.plan_lengths = {str(len(best.plan.states)): 1}
+        counts.unknown_predicates = dict.fromkeys(best.unknown_predicates, 1)
+        self.counts.add(counts)
+        for number, text in enumerate(task.texts):
+            values = asdict(text) | {"plan": str(text.plan), "fulfilled": text.fulfilled, "bundle": self.bundle}
+            values |= {"row": self.shard.rows_before + task.number, "rank": number + 1}
+            values |= task.scores[number] if task.scores else {}
+            yield {name: values[name] for name in self.columns}
 
     def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> None:
         self.counts.rejects += 1

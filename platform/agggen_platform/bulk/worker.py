@@ -47,11 +47,7 @@ class BulkWorker(Worker[Counts]):
     crash_causes = "out of memory (try a smaller inference.rows), or a record that crashes the generator"
 
     def __init__(self, settings: WorkerSettings) -> None:
-        """
-        Raises:
-            JobError: the bundle or critic differs from the driver's, or a GPU is required but missing.
-            BundleError: the bundle does not exist on this node.
-        """
+        """Raises JobError if the bundle or critic differs from the driver's, or a GPU is required but missing."""
         super().__init__(settings.out, settings.job)
         self.settings = settings
         self._threads = torch.get_num_threads()

@@ -21,15 +21,13 @@ from agggen.facts import check_facts
 from agggen_platform.cache import cache_limit
 
 _log = logging.getLogger(__name__)
-_KEYS_PER_QUERY = 500  # old versions of SQLite accept at most 999
 
 
 class FactCache:
     """The facts of a segmenter by text. May be used from several threads, but not concurrently."""
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
-        self.errors = 0
-        """The number of failures of the cache."""
+        self.errors = 0  # number of failures
         self._connection: sqlite3.Connection | None = None
         self._path = folder / (re.sub(r"[^\w.\-]", "_", fingerprint) + ".sqlite")
         try:
@@ -51,21 +49,16 @@ class FactCache:
         if self._connection is None:
             return {}
         cached: dict[str, tuple[str, ...]] = {}
-        by_key = {_key(text): text for text in texts}
-        all_keys = list(by_key)
         try:
-            for start in range(0, len(all_keys), _KEYS_PER_QUERY):
-                keys = all_keys[start : start + _KEYS_PER_QUERY]
-                query = f"SELECT text, ends FROM facts WHERE text IN ({','.join('?' * len(keys))})"
-                for key, ends in self._connection.execute(query, keys):
-                    if (facts := _facts_of(by_key[key], ends)) is not None:
-                        cached[by_key[key]] = facts
+            for text in texts:
+                row = self._connection.execute("SELECT ends FROM facts WHERE text = ?", (_key(text),)).fetchone()
+                if row is not None and (facts := _facts_of(text, row[0])) is not None:
+                    cached[text] = facts
         except sqlite3.DatabaseError as error:
             self._disable(error)
         return cached
 
     def put(self, facts_by_text: Mapping[str, Iterable[str]]) -> None:
-        """Stores the facts of texts."""
         if self._connection is None or not facts_by_text:
             return
         rows = [

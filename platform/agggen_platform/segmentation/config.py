@@ -20,8 +20,6 @@ FORMAT = 4  # part of the fingerprint; incremented when a code change alters the
 
 @dataclass(frozen=True)
 class SegmentConfig(ShardedConfig):
-    """Settings of a segmentation job."""
-
     facts: SegmenterConfig = field(default_factory=SegmenterConfig)  # the segmenter
     alignment: Literal["normal", "surface", "none"] = "normal"
     """The rule that aligns triples to facts (``agggen.alignment.align``); none: do not align."""
@@ -45,7 +43,6 @@ class SegmentConfig(ShardedConfig):
 
 
 def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str) -> str:
-    """The fingerprint of a job: a hash of inputs, segmenter fingerprint and alignment."""
     inputs = {source.split: [source.corpus, source.fingerprint] for source in sources}
     content = {"format": FORMAT, "inputs": inputs, "segmenter": segmenter, "alignment": config.alignment}
     return sharded.fingerprint(content)

@@ -31,8 +31,6 @@ Progress = driver.Progress[Counts]
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """Counts of one split."""
-
     rows: int  # rows of the input
     records: int  # valid rows, which are in the output
     references: int
@@ -61,11 +59,7 @@ class Output(JobFolder):
 
 
 def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
-    """The splits to segment: the Parquet file at `address`, or each ``SPLIT.parquet`` in a folder (default: all).
-
-    Raises:
-        CorpusError: there is no file, a split is missing or occurs twice, or a file is not a corpus.
-    """
+    """The splits to segment: the Parquet file at `address`, or each ``SPLIT.parquet`` in a folder (default: all)."""
     if address.endswith(".parquet"):
         source = open_source(*file_at(address))
         if splits and list(splits) != [source.split]:
@@ -98,14 +92,12 @@ def segment(
     """Segments the texts of `corpus` and writes them with facts into the folder `out`; resumes an interrupted job.
 
     Args:
-        corpus: the folder of a prepared corpus or one of its files, local or on S3.
-        out: a folder, local or on S3.
+        corpus: the folder of a prepared corpus or one of its files, local or on S3, like `out`.
         fresh: first delete the output of any segmentation job in `out`.
         tracker: creates the run log from the run's name; only called for an unfinished job.
         progress: called after every shard.
 
     Raises:
-        ConfigError: the segmenter does not exist.
         CorpusError: the input is missing or not a corpus, or `out` contains other files.
         ClaimedError: another job is writing to `out`.
         JobError: the input changed while it was read, too many texts were rejected, the segmenter failed on every text,

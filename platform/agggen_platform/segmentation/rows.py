@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from agggen.alignment import align
@@ -38,10 +39,7 @@ class Counts(Tally):
         return self.references + self.rejects
 
     def speeds(self, seconds: float) -> dict[str, float]:
-        return {
-            "texts_per_second": self.references / seconds,
-            "sentences_per_second": self.sentences / seconds,
-        }
+        return {"texts_per_second": self.references / seconds, "sentences_per_second": self.sentences / seconds}
 
 
 class RowSegmenter:
@@ -52,8 +50,7 @@ class RowSegmenter:
     ) -> None:
         self.segmenter, self.config, self.address, self.cache = segmenter, config, shard.address, cache
         self.duplicates = dict(shard.duplicates)
-        self.counts = Counts()
-        """Counts of all rows so far."""
+        self.counts = Counts()  # of all rows so far
         self.rejects: list[Reject] = []
         """Invalid rows, and references for which there are no facts; `Reject.line` is the row number."""
 
@@ -63,13 +60,8 @@ class RowSegmenter:
         Raises JobError if the segmenter failed on all texts, and these are at least `MIN_FAILURES_TO_STOP`.
         """
         items = [self._record(row, number) for number, row in enumerate(rows, start=first)]
-        texts = dict.fromkeys(
-            reference.text
-            for item in items
-            if not isinstance(item, str)
-            for reference in item[1]
-            if isinstance(reference, Reference)
-        )
+        all_references = chain.from_iterable(item[1] for item in items if not isinstance(item, str))
+        texts = dict.fromkeys(reference.text for reference in all_references if isinstance(reference, Reference))
         facts, errors = self._facts(list(texts))
         records: list[Record] = []
         for number, (row, item) in enumerate(zip(rows, items, strict=True), start=first):
@@ -96,9 +88,8 @@ class RowSegmenter:
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
         """The record and its references; an error message replaces an invalid record or reference."""
-        first_row = self.duplicates.get(number)
-        if first_row is not None:
-            return f"the id {row['id']!r} occurs a second time, first in row {first_row}"
+        if (first_location := self.duplicates.get(number)) is not None:
+            return f"the id {row['id']!r} occurs a second time, first in {first_location}"
         try:
             record = record_without_references(row)
         except AggGenError as error:
@@ -116,11 +107,8 @@ class RowSegmenter:
             segmented |= facts
             errors |= batch_errors
         if len(errors) == len(uncached_texts) >= MIN_FAILURES_TO_STOP:
-            first_error = next(iter(errors.values()))
-            raise JobError(
-                f"the segmenter {self.segmenter.name!r} failed on all {len(errors)} texts of a batch; on the first: "
-                f"{first_error}"
-            )
+            problem = f"the segmenter {self.segmenter.name!r} failed on all {len(errors)} texts of a batch"
+            raise JobError(f"{problem}; on the first: {next(iter(errors.values()))}")
         self.counts.failed += len(errors)
         if self.cache:
             self.cache.put(segmented)

@@ -11,8 +11,6 @@ from agggen_platform.sharded import shards
 from agggen_platform.sharded.shards import Shard, record_without_references
 from agggen_platform.storage.folder import Folder
 
-_REQUIRED_COLUMNS = ("id", "triples", "references")
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -35,11 +33,7 @@ class Source:
 
 
 def open_source(folder: Folder, name: str) -> Source:
-    """The split in a Parquet file of `folder`.
-
-    Raises:
-        CorpusError: the file is missing, not Parquet, or lacks columns of a prepared corpus.
-    """
+    """The split in a Parquet file of `folder`; raises CorpusError if it is missing or not a prepared corpus."""
     info = shards.inspect_parquet(folder, name, _check_schema)
     split = info.metadata.get("split") or name.rpartition("/")[2].removesuffix(".parquet")
     corpus = info.metadata.get("corpus") or split
@@ -50,22 +44,17 @@ def _check_schema(columns: pa.Schema, address: str) -> None:
     """Checks the columns of a prepared corpus; of the references, only the text is required."""
     references = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
     expected = schema().set(schema().get_field_index("references"), references)
-    shards.check_columns(columns, expected, _REQUIRED_COLUMNS, address)
+    shards.check_columns(columns, expected, ("id", "triples", "references"), address)
 
 
 def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int = 0) -> list[Shard]:
-    """Divides a split into shards of about `rows_per_shard` rows, deterministically.
-
-    Args:
-        job: the fingerprint of the job, which is part of the output file names.
-        first_index: the index of the first shard.
-    """
+    """Divides a split into shards of about `rows_per_shard` rows, numbered from `first_index`; deterministic."""
     folder, name, columns = source.folder, source.name, ("id", "triples", "category")
     (duplicates,) = shards.find_duplicate_rows(
         [shards.hash_ids(folder, name)],
         lambda _, rows: shards.rows_at(folder, name, columns, rows),
         record_without_references,
-        lambda _, row, __: row,
+        lambda _, row, __: f"row {row}",
     )
     template = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
     shards_without_index = shards.divide_parquet(template, source.group_sizes, rows_per_shard)

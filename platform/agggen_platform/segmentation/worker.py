@@ -39,13 +39,7 @@ class ShardWorker(Worker[Counts]):
     counts = Counts
 
     def __init__(self, settings: WorkerSettings, loaded_segmenter: FactSegmenter | None = None) -> None:
-        """
-        Args:
-            loaded_segmenter: None: load the segmenter of the settings.
-
-        Raises:
-            JobError: the segmenter differs from the driver's.
-        """
+        """Loads the segmenter, unless it is already loaded; raises JobError if it differs from the driver's."""
         # oneDNN caches kernels for the last 1024 tensor shapes by default, and texts have many different shapes: after
         # two minutes of tagging, a process uses 495 MB instead of 335 MB. Torch reads the variable at its first use.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError, ConfigError, check_minima
 
 SMALLEST_SHARD = 64
 """The minimum that ``shard_rows=0`` chooses."""
@@ -23,8 +23,6 @@ class JobError(AggGenError):
 
 @dataclass(frozen=True)
 class ShardedConfig:
-    """Settings of shards and workers."""
-
     max_reject_share: float = 0.01  # the job fails if more than this share of the rows is rejected
     actors: int | None = None
     """Maximum number of workers, with one CPU each. None: one per CPU that the cluster has or its autoscaler can add;
@@ -37,10 +35,7 @@ class ShardedConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
             raise ConfigError(f"max_reject_share must be from 0 to 1, not {self.max_reject_share}")
-        if self.actors is not None and self.actors < 0:
-            raise ConfigError(f"actors must be 0 (no Ray) or more, not {self.actors}")
-        if self.shard_rows < 0:
-            raise ConfigError(f"shard_rows must be at least 1, or 0 (chosen by input size), not {self.shard_rows}")
+        check_minima(self, {"shard_rows": 0} | ({} if self.actors is None else {"actors": 0}))
 
     def rows_per_shard(self, rows: int) -> int:
         """``shard_rows`` if set, else the default for an input with this number of `rows`."""

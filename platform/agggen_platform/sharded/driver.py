@@ -44,7 +44,6 @@ class Report(Generic[C]):
 
     @property
     def was_already_finished(self) -> bool:
-        """Whether an earlier run finished the job."""
         return self.progress is None
 
 
@@ -101,11 +100,8 @@ def run_shards(
         local_worker: creates a worker that processes all shards in this process; None: use actors.
         gpus: GPUs per actor.
         check_inputs: raises JobError if the input has changed; called at the end.
-        progress: called after every shard.
 
-    Raises:
-        AggGenError: a shard failed.
-        JobError: a shard has no result, too many rows were rejected, or a local cluster lacks the GPUs for an actor.
+    Raises AggGenError if a shard failed or has no result, too many rows were rejected, or a machine lacks the GPUs.
     """
     results = ShardResults(len(shards), worker.counts(), worker.counts())
     out, last_logged = Folder(settings.out), time.monotonic()
@@ -168,10 +164,7 @@ def _result_stream(
 def run_in_actors(
     shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, max_actors: int, available: int, gpus: float
 ) -> Generator[FinishedShard[C]]:
-    """Processes the shards in actors and yields their results.
-
-    Starts with at most `available` actors; Ray Data requests more from the autoscaler, up to `max_actors`.
-    """
+    """Starts at most `available` actors; Ray Data requests more from the autoscaler, up to `max_actors`."""
     import ray.data
 
     _silence_ray_data()

@@ -23,26 +23,14 @@ class JobFolder(ABC):
     output_name: ClassVar[str]  # what the job writes, for messages, such as "texts"
 
     def __init__(self, address: str, job: str, inputs: Iterable[Folder] = ()) -> None:
-        """
-        Args:
-            job: the job's fingerprint.
-            inputs: the folders of the input files.
-
-        Raises:
-            CorpusError: `address` is one of these folders.
-        """
+        """`job`: the job's fingerprint. Raises CorpusError if `address` is one of the folders of the `inputs`."""
         self.folder, self.job = Folder(address), job
         if self.folder.address in {folder.address for folder in inputs}:
             raise CorpusError(f"{address} is the folder of the input; give another --out")
 
     @contextmanager
     def claimed(self, fresh: bool) -> Iterator[Claim]:
-        """Claims the folder for the block; `fresh`: first deletes the output of any job of this kind.
-
-        Raises:
-            ClaimedError: another job has claimed the folder.
-            CorpusError: see `clear`.
-        """
+        """Claims the folder for the block; `fresh`: first deletes the output of any job of this kind (see `clear`)."""
         with claim(self.folder) as check_claim:
             if fresh:
                 self.clear()
@@ -72,8 +60,7 @@ class JobFolder(ABC):
     def publish(self, manifest: dict[str, Any], folders: Sequence[str]) -> None:
         """Deletes files in `folders` that are not in `manifest`, then writes the manifest, which completes the output.
 
-        Raises:
-            DamagedError: a listed file is missing from the store or incomplete.
+        Raises DamagedError if a listed file is missing from the store or incomplete.
         """
         listed_names = {file["name"] for file in self.files(manifest)}
         for name in self.folder.names():
@@ -90,12 +77,8 @@ class JobFolder(ABC):
     def begin(self, config: dict[str, Any], **members: Any) -> None:
         """Writes the job file and removes partial files of killed processes.
 
-        Args:
-            config: settings that distinguish this job from others, for messages.
-            members: additional members of the job file.
-
-        Raises:
-            CorpusError: the folder contains other files, or the output of another job.
+        `config`: settings that distinguish this job from others, for messages; `members`: others of the job file.
+        Raises CorpusError if the folder contains other files, or the output of another job.
         """
         job_file = self._read_job_file()
         names = self.folder.names() if job_file is None else []
@@ -116,11 +99,9 @@ class JobFolder(ABC):
     def clear(self) -> None:
         """Deletes the output of a job of this kind, the manifest first; keeps other files.
 
-        Raises:
-            CorpusError: the folder contains the output of another kind of job.
+        Raises CorpusError if the folder contains the output of another kind of job.
         """
-        job_file = self._read_job_file()
-        if job_file is None:
+        if (job_file := self._read_job_file()) is None:
             return
         self.folder.delete(MANIFEST)
         for name in self.folder.names():

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,10 @@ from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
-_METADATA_PREFIX = "agggen."
+_METADATA_PREFIX = b"agggen."
 _MAX_SHARDS_PER_GROUP = 256  # limited because each shard decodes its row group from the start
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorted at once
-Location = TypeVar("Location", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Shard:
     first: int
     rows: int
     address: str  # the file for messages: the original if the file in `folder` is a copy
-    duplicates: tuple[tuple[int, int | str], ...] = ()  # (row, location of the first record with the same id)
+    duplicates: tuple[tuple[int, str], ...] = ()  # (row, location of the first record with the same id)
     rows_before: int = 0  # number of rows in the input files before this file
     text: TextRange | None = None  # the lines of the shard; None for Parquet
     prefix: str | None = None  # generated id of a record without an id: `prefix` + line or row number; None: invalid
@@ -93,14 +92,9 @@ class ParquetInfo:
 def inspect_parquet(
     folder: Folder, name: str, check: Callable[[pa.Schema, str], None] = lambda *_: None
 ) -> ParquetInfo:
-    """Reads the schema and metadata of a Parquet file.
+    """Reads the schema and metadata of a Parquet file; raises CorpusError if it is missing or not Parquet.
 
-    Args:
-        check: called with the schema and the file's address; raises CorpusError for wrong columns.
-
-    Raises:
-        CorpusError: the file is missing or not Parquet, or `check` raised it.
-        StorageError: the folder refused access or did not answer.
+    `check`: called with the schema and the file's address; raises CorpusError for wrong columns.
     """
     address = folder.at(name)
     try:
@@ -108,26 +102,20 @@ def inspect_parquet(
             check(parquet.schema_arrow, address)
             columns, footer = tuple(parquet.schema_arrow.names), parquet.metadata
             group_sizes = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
-            all_metadata = {key.decode(): value for key, value in (footer.metadata or {}).items()}
+            raw_metadata = footer.metadata or {}
     except FileNotFoundError as error:
         raise CorpusError(f"{address} does not exist; create it: agggen prepare NAME --out DIR") from error
     except AggGenError:
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # Ray Data's column types raise ValueError, TypeError
         raise CorpusError(f"{address} is not a Parquet file ({error})") from error
-    metadata = {
-        key.removeprefix(_METADATA_PREFIX): value.decode()
-        for key, value in all_metadata.items()
-        if key.startswith(_METADATA_PREFIX)
-    }
+    prefixed = (key for key in raw_metadata if key.startswith(_METADATA_PREFIX))
+    metadata = {key.removeprefix(_METADATA_PREFIX).decode(): raw_metadata[key].decode() for key in prefixed}
     return ParquetInfo(group_sizes, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
 def check_columns(schema: pa.Schema, expected: pa.Schema, required: Sequence[str], address: str) -> None:
-    """Raises CorpusError if a `required` column is missing, or a column has a type other than in `expected`.
-
-    Also raises it for column types that could execute code.
-    """
+    """Raises CorpusError if a `required` column is missing, or a type is not as `expected` or could execute code."""
     for name in required:
         if name not in schema.names:
             raise CorpusError(f"{address} has no column {name!r}; a corpus has {', '.join(expected.names)}")
@@ -155,9 +143,7 @@ def _is_readable_as(actual: pa.DataType, expected: pa.DataType) -> bool:
 def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
     """Divides a Parquet file into shards of about `rows_per_shard` rows, deterministically.
 
-    Args:
-        file: the fields that all shards have in common.
-        group_sizes: number of rows of each row group of the file.
+    `file` has the fields that all shards have in common; `group_sizes`: number of rows of each row group.
     """
     first, groups, rows = 0, list[int](), 0  # the next shard's first row, row groups and number of rows
     for group, size in enumerate(group_sizes):
@@ -176,14 +162,10 @@ def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int)
         yield replace(file, groups=tuple(groups), first=first, rows=rows)
 
 
-def with_indices(
-    shards: Iterable[Shard], part: str, duplicates: Mapping[int, int | str], first_index: int
-) -> list[Shard]:
+def with_indices(shards: Iterable[Shard], part: str, duplicates: Mapping[int, str], first_index: int) -> list[Shard]:
     """Sets the index (from `first_index`), output file name and duplicates of each shard of a file.
 
-    Args:
-        part: the output file name of a shard, with ``{}`` in place of the shard's index.
-        duplicates: the result of `find_duplicate_rows` for this file.
+    `part`: the output file name of a shard, with ``{}`` in place of the shard's index.
     """
     rows, locations = sorted(duplicates), sorted(duplicates.items())
     return [
@@ -237,21 +219,20 @@ def find_duplicate_rows(
     ids: Sequence[IdHashes],
     rows_of: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
     check: Callable[[dict[str, Any]], object],
-    location_of: Callable[[int, int, dict[str, Any]], Location],
-) -> list[dict[int, Location]]:
+    location_of: Callable[[int, int, dict[str, Any]], str],
+) -> list[dict[int, str]]:
     """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
     Reads only rows with a repeated id hash.
 
     Args:
-        ids: the hashes of each file's ids.
         rows_of: (file number, row numbers) -> (row number, row) of these rows.
         check: raises AggGenError for an invalid row.
         location_of: (file number, row number, row) -> the location of the record, for messages.
     """
     repeated = IdHashes.find_repeated(ids)
-    first_by_id: dict[str, tuple[int, int, Location]] = {}  # (file number, row number, location)
-    duplicates: list[dict[int, Location]] = [{} for _ in ids]
+    first_by_id: dict[str, tuple[int, int, str]] = {}  # (file number, row number, location)
+    duplicates: list[dict[int, str]] = [{} for _ in ids]
     for number, hashes in enumerate(ids if len(repeated) else ()):
         for row, data in rows_of(number, hashes.rows_of(repeated)):
             try:
@@ -267,9 +248,8 @@ def find_duplicate_rows(
 def hash_ids(folder: Folder, name: str, prefix: str | None = None) -> IdHashes:
     """Hashes the ids of a Parquet file.
 
-    Args:
-        prefix: the generated id of a record without an id is `prefix` + row number, and the column's name may be id,
-            ID, Id or iD. None: the column is ``id``, and records without an id are invalid.
+    `prefix`: the generated id of a record without an id is `prefix` + row number, and the column's name may be id, ID,
+    Id or iD. None: the column is ``id``, and records without an id are invalid.
     """
     hashes = IdHashes()
     for first, batch in _batches(folder, name, ["id"] if prefix is None else ["id", "ID", "Id", "iD"]):
@@ -299,8 +279,7 @@ def _batches(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(number of the first row, batch) of the row `groups` (None: all), numbered from the start of these groups.
 
-    Raises:
-        CorpusError: a column has a type that could execute code.
+    Raises CorpusError if a column has a type that could execute code.
     """
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
@@ -322,11 +301,7 @@ def read_rows(
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """(number of the first row, rows) of each batch of a shard.
 
-    Args:
-        columns: the columns to read; missing ones are ignored. None: all columns.
-
-    Raises:
-        CorpusError: a column has a type that could execute code.
+    `columns`: the columns to read; missing ones are ignored. None: all columns.
     """
     end = shard.skip + shard.rows
     for first, batch in _batches(Folder(shard.folder), shard.name, columns, batch_rows, list(shard.groups)):

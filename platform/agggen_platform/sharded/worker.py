@@ -47,11 +47,10 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """The number of items, including rejects."""
         raise NotImplementedError
 
     def speeds(self, seconds: float) -> dict[str, float]:
-        """Rates by metric name, such as ``records_per_second``, for these counts in `seconds`."""
+        """Rates by metric name, such as ``records_per_second``."""
         raise NotImplementedError
 
     def add(self, counts: Self) -> None:
@@ -138,8 +137,7 @@ class Worker(ABC, Generic[C]):
     def run(self, shard: Shard) -> FinishedShard[C]:
         """Processes a shard, unless an earlier run finished it without failed rows.
 
-        Raises:
-            AggGenError: the shard failed, or too many workers died while processing it.
+        Raises AggGenError if the shard failed, or too many workers died while processing it.
         """
         start = time.monotonic()
         marker_folder = _marker_folder(shard)
@@ -176,9 +174,8 @@ class Worker(ABC, Generic[C]):
         raise self.crash_error(shard)
 
     def crash_error(self, shard: Shard) -> JobError:
-        return JobError(
-            f"{ATTEMPTS} workers died while processing {shard}: {self.crash_causes}; finished shards are kept"
-        )
+        problem = f"{ATTEMPTS} workers died while processing {shard}"
+        return JobError(f"{problem}: {self.crash_causes}; finished shards are kept")
 
     def close(self) -> None:
         """Releases resources; not called in actors."""
@@ -211,12 +208,7 @@ class Worker(ABC, Generic[C]):
 
 @contextmanager
 def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
-    """Opens the part of a finished shard.
-
-    Raises:
-        DamagedError: the part is incomplete.
-        CorpusError: a column has a type that could execute code, so the part is not agggen's.
-    """
+    """Opens the part of a finished shard; raises DamagedError if it is incomplete."""
     address = folder.at(part)
     try:
         with folder.open(part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:

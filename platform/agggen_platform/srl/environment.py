@@ -15,7 +15,6 @@ from pathlib import Path
 
 from agggen_platform.cache import cache_folder
 from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess
-from agggen_platform.srl.worker import PROTOCOL
 from agggen_platform.tracking.origin import is_secret
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -25,7 +24,6 @@ PACKAGES = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "nu
 """The packages that an environment must have; part of the fingerprint of `AllenNLPFrames`."""
 
 _IMPORT_SECONDS = 600.0  # timeout of the worker's imports
-
 # The worker gets only these variables, because the code of an archive must not have access to credentials.
 _FORWARDED_NAMES = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _FORWARDED_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
@@ -51,8 +49,7 @@ class Environment:
 def find_environment(path: Path | str | None = None) -> Environment:
     """The environment in `path`, else ``AGGGEN_SRL_ENV``, else ``srl-env`` in the cache folder. Starts no process.
 
-    Raises:
-        AllenNLPError: the environment does not exist or lacks a package; the message has the commands to create it.
+    Raises AllenNLPError, with the commands to create the environment, if it does not exist or lacks a package.
     """
     folder = Path(path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env").expanduser().absolute()
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
@@ -69,12 +66,7 @@ def find_environment(path: Path | str | None = None) -> Environment:
 
 
 def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
-    """The worker's environment variables.
-
-    Args:
-        scratch: the worker's folder for temporary files, into which AllenNLP unpacks archives.
-        online: whether the model may download files from the Hugging Face hub.
-    """
+    """The worker's environment variables; AllenNLP unpacks archives into `scratch`."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -87,17 +79,13 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
 
 
 def worker_versions(environment: Environment) -> dict[str, str]:
-    """Starts a worker; returns its versions of Python and of the imported packages.
-
-    Raises:
-        AllenNLPError: the worker cannot import the packages.
-    """
+    """Starts a worker; returns its versions of Python and of the imported packages. AllenNLPError: an import failed."""
     scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
     process = JsonLinesProcess(environment.command, worker_environment(scratch, online=False), scratch)
     try:
-        answer = process.request({"op": "start", "protocol": PROTOCOL, "archive": None, "threads": 1}, _IMPORT_SECONDS)
+        answer = process.request({"op": "start", "archive": None, "threads": 1}, _IMPORT_SECONDS)
     finally:
         process.close()
     if "ready" not in answer:
         raise AllenNLPError(f"AllenNLP in {environment.folder} does not work: {answer.get('failed')}")
-    return {name: version for name, version in answer["ready"].items() if isinstance(version, str)}
+    return dict(answer["ready"])

@@ -36,15 +36,7 @@ class JsonLinesProcess:
     """A running child process. It ends at `close`, at garbage collection of this object, and when this process ends."""
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str], scratch: Path | None = None) -> None:
-        """Starts `command`.
-
-        Args:
-            env: all environment variables of the child.
-            scratch: a folder to delete after the child has ended.
-
-        Raises:
-            WorkerDied: the child cannot be started.
-        """
+        """`scratch`: a folder to delete after the child has ended. Raises WorkerDied if the child cannot be started."""
         pipe = subprocess.PIPE
         try:
             # In a new session, so that Ctrl-C in the terminal interrupts only this process, which then ends the child.
@@ -55,9 +47,8 @@ class JsonLinesProcess:
             _remove(scratch)
             raise WorkerDied(f"cannot start {command[0]}: {error.strerror or error}") from error
         self._lines: deque[bytes] = deque(maxlen=_LINES)
-        self._stderr_reader = threading.Thread(
-            target=_keep_last_lines, args=(self._child.stderr, self._lines), daemon=True
-        )
+        stderr = self._child.stderr
+        self._stderr_reader = threading.Thread(target=_keep_last_lines, args=(stderr, self._lines), daemon=True)
         self._stderr_reader.start()
         self._scratch = scratch
         self._finalizer = weakref.finalize(self, _stop, self._child, scratch, 0.0)
@@ -73,12 +64,8 @@ class JsonLinesProcess:
     def request(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Sends `message` and returns the response. After any exception the child has ended.
 
-        Args:
-            timeout: seconds until the response must be complete.
-
-        Raises:
-            WorkerDied: the child ended, timed out, or its response is not a JSON object; quotes the end of its
-                standard error.
+        Raises WorkerDied, with the end of the child's standard error, if the child ended, its response is not a JSON
+        object, or was not complete after `timeout` seconds.
         """
         if not self._finalizer.alive:
             raise WorkerDied("the worker has already ended")
@@ -138,7 +125,6 @@ class JsonLinesProcess:
 
 
 def _keep_last_lines(stream: IO[bytes], lines: deque[bytes]) -> None:
-    """Reads a stream to its end; `lines` keeps its last lines."""
     with stream:
         lines.extend(iter(lambda: stream.readline(_LINE_BYTES), b""))
 

@@ -11,17 +11,17 @@ import hashlib
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Tokens, frame_of_tags
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment
 from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerDied
-from agggen_platform.srl.worker import PROTOCOL, hash_of
+from agggen_platform.srl.worker import hash_of
 
 VERSION = "1"
 """Part of the fingerprint; incremented when a code change alters the model's inputs."""
@@ -33,32 +33,21 @@ class AllenNLPFrames:
     """A frame source that runs an AllenNLP archive in a worker process, started at the first request.
 
     If the worker dies or hangs, it is restarted, and the sentences of the batch are retried one by one. After more than
-    `restarts` consecutive crashes, all requests fail. Thread-safe; an unpickled copy starts its own worker.
+    `restarts` consecutive crashes, all requests fail. Thread-safe.
     """
 
     name = "allennlp"
 
     def __init__(self, config: AllenNLPConfig, predicates: FrameSource | None = None) -> None:
-        """
-        Args:
-            predicates: finds the verbs; None: the spaCy model of `config`, else the tagger that ships with agggen.
-
-        Raises:
-            ConfigError: both `predicates` and the spaCy model of `config` are set.
-        """
+        """`predicates`: finds the verbs; None: the spaCy model of `config`, else the tagger that ships with agggen."""
         self.config = config
-        if predicates is not None and config.spacy is not None:
-            raise ConfigError("predicates can be found by a spaCy model or a frame source, not both: set one of them")
         self._predicate_source = predicates
         self._process: JsonLinesProcess | None = None
         self._lock = threading.Lock()
-        self._requests = self._deaths = 0
+        self._deaths = 0
         self._failure: str | None = None  # why all requests fail
         self.worker: dict[str, Any] = {}
         """Versions, model, device and word-piece limit, as reported by the running worker."""
-
-    def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
-        return type(self), (self.config, self._predicate_source)
 
     def close(self) -> None:
         """Stops the worker; the next call of `frames` starts a new one."""
@@ -67,11 +56,7 @@ class AllenNLPFrames:
 
     @cached_property
     def archive_sha256(self) -> str:
-        """The digest of the archive (see ``worker.hash_of``).
-
-        Raises:
-            AllenNLPError: the archive does not exist, or its digest differs from the configured one.
-        """
+        """The digest of the archive (see ``worker.hash_of``); AllenNLPError if it differs from the configured one."""
         path, expected = self.config.absolute.archive, self.config.sha256
         actual = _hash(path)
         if expected not in (None, actual):
@@ -93,11 +78,7 @@ class AllenNLPFrames:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the archive, source of predicates, BERT vocabulary and package versions; starts no worker.
-
-        Raises:
-            AllenNLPError: the archive or the environment does not exist.
-        """
+        """A hash of the archive, source of predicates, BERT vocabulary and package versions; starts no worker."""
         config = self.config.absolute
         predicates = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(str(config.spacy))}"
         bert_hashes = config.bert and [_hash(f"{config.bert}/{name}") for name in ("config.json", "vocab.txt")]
@@ -108,9 +89,8 @@ class AllenNLPFrames:
     def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in the order of their predicates.
 
-        Raises:
-            AllenNLPError: the environment or archive cannot be used, the worker crashed too often, or a sentence cannot
-                be tagged, for example because it is too long for the model.
+        Raises AllenNLPError if the environment or archive cannot be used, the worker crashed too often, or a sentence
+        cannot be tagged, for example because it is too long for the model.
         """
         # Positions of the predicates in each sentence; None: the worker finds them; []: the sentence has none.
         positions: Sequence[list[int] | None] = [None] * len(sentences)
@@ -149,15 +129,12 @@ class AllenNLPFrames:
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
         """The worker's result for each sentence of a batch."""
-        process = self._running_worker()
-        self._requests += 1
-        answer = process.request({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
-        results = answer.get("results")
-        if answer.get("id") != self._requests or not isinstance(results, list) or len(results) != len(batch):
+        answer = self._running_worker().request({"op": "tag", "sentences": batch}, self.config.timeout)
+        if "failed" in answer:
             self._stop_worker()
-            raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed') or 'its answer is invalid'}")
+            raise AllenNLPError(f"the AllenNLP worker failed: {answer['failed']}")
         self._deaths = 0
-        return results
+        return answer["results"]
 
     def _running_worker(self) -> JsonLinesProcess:
         if self._process is not None and self._process.is_alive:
@@ -169,22 +146,16 @@ class AllenNLPFrames:
         config, sha256 = self.config.absolute, self.archive_sha256
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
-        request = {"op": "start", "protocol": PROTOCOL, "archive": config.archive, "sha256": sha256}
-        request |= {"device": config.device, "threads": config.threads}
-        request |= {"bert": config.bert, "spacy": config.spacy}
+        request: dict[str, Any] = {"op": "start", "archive": config.archive, "sha256": sha256}
+        request |= {name: getattr(config, name) for name in ("device", "threads", "bert", "spacy")}
         try:
             answer = process.request(request, config.timeout)
         except WorkerDied as death:
             raise self._fail(f"the AllenNLP worker did not start: {death}") from death
-        worker_info = answer.get("ready")
-        if (
-            not isinstance(worker_info, dict)
-            or worker_info.get("protocol") != PROTOCOL
-            or worker_info.get("sha256") != sha256
-        ):
+        if "failed" in answer:
             process.close()
-            raise self._fail(f"AllenNLP cannot load the archive: {answer.get('failed') or answer}")
-        self._process, self.worker = process, worker_info
+            raise self._fail(f"AllenNLP cannot load the archive: {answer['failed']}")
+        self._process, self.worker = process, answer["ready"]
         return process
 
     def _fail(self, reason: str) -> AllenNLPError:

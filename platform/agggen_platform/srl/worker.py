@@ -3,15 +3,15 @@
 This file must run on Python 3.9 and 3.10 and must not import agggen. It reads requests as JSON lines from standard
 input and writes responses as JSON lines to standard output; libraries print to standard error. The first request:
 
-    {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,
-     "bert": null, "spacy": null}
+    {"op": "start", "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null, "bert": null,
+     "spacy": null}
 
     {"ready": {versions, ...}}    its response; with "archive": null, the worker only imports the libraries
 
 Later requests, each with the positions of the predicates among the words:
 
-    {"op": "tag", "id": 1, "sentences": [{"words": [...], "predicates": [3]}]}
-    {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}
+    {"op": "tag", "sentences": [{"words": [...], "predicates": [3]}]}
+    {"results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}
 
 If a whole request fails, the response is {"failed": "why"}. The worker exits at the end of its input, or when its
 parent process (its id is the command-line argument) dies. Loading an archive executes its author's code (pickles).
@@ -31,7 +31,6 @@ import traceback
 from importlib import import_module
 from typing import Any
 
-PROTOCOL = 1
 MODEL_TYPES = ("srl", "srl_bert")
 PIECES_AT_ONCE = 8192
 """Maximum word pieces per batch of the model, including padding."""
@@ -47,8 +46,7 @@ def main() -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    if len(sys.argv) > 1:
-        threading.Thread(target=_exit_with_parent, args=(int(sys.argv[1]),), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(int(sys.argv[1]),), daemon=True).start()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     labeller: Any = None
     for line in requests:
@@ -57,7 +55,7 @@ def main() -> None:
             if request["op"] == "start":
                 labeller, answer = start(request)
             else:
-                answer = {"id": request["id"], "results": labeller.tag(request["sentences"])}
+                answer = {"results": labeller.tag(request["sentences"])}
         except UserError as error:
             answer = {"failed": str(error)}
         except Exception as error:
@@ -76,8 +74,6 @@ def _exit_with_parent(parent: int) -> None:
 
 def start(options: Any) -> Any:
     """Handles the first request; returns the labeller (None without an archive) and the response."""
-    if options["protocol"] != PROTOCOL:
-        raise UserError(f"the worker has protocol version {PROTOCOL}, but the request {options['protocol']}")
     path = options["archive"]
     if path is None:
         return None, {"ready": load_libraries(options["threads"])}
@@ -101,8 +97,6 @@ def load_libraries(threads: Any) -> Any:
         torch.set_num_threads(threads)
     import_module("allennlp_models.structured_prediction")  # registers the models
     return {
-        "protocol": PROTOCOL,
-        "pid": os.getpid(),
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "allennlp": import_module("allennlp.version").VERSION,
         "allennlp-models": import_module("allennlp_models.version").VERSION,
@@ -174,9 +168,8 @@ class Labeller:
         self.model.eval()
         if overrides:
             self.reader.lowercase_input = "uncased" in bert_name  # with the override, AllenNLP tests the folder's name
-        self.limit = None  # maximum word pieces per sentence
-        if self.type == "srl_bert":
-            self.limit = self.model.bert_model.config.max_position_embeddings
+        # The maximum number of word pieces per sentence; None: unlimited.
+        self.limit = self.model.bert_model.config.max_position_embeddings if self.type == "srl_bert" else None
         self.token = import_module("allennlp.data.tokenizers").Token
         self.nlp: Any = import_module("spacy").load(options["spacy"]) if options["spacy"] else None
 
@@ -207,9 +200,9 @@ class Labeller:
         except Exception as error:
             if len(tasks) == 1:
                 results[tasks[0][1]] = {"error": _reason(error)}
-                return
-            for task in tasks:
-                self.tag_batch([task], results)
+            else:
+                for task in tasks:
+                    self.tag_batch([task], results)
             return
         for (_, number, predicate, _), output in zip(tasks, outputs):  # noqa: B905 (strict is not for Python 3.9)
             if "error" not in results[number]:
@@ -230,15 +223,8 @@ class Labeller:
         words = sentence["words"]
         if blank_words := [word for word in words if not word.strip()]:
             raise UserError(f"the word {blank_words[0]!r} is blank")
-        if sentence.get("predicates") is not None:
-            invalid_positions = [position for position in sentence["predicates"] if not 0 <= position < len(words)]
-            if invalid_positions:
-                raise UserError(
-                    f"the predicate position {invalid_positions[0]} is outside the sentence of {len(words)} words"
-                )
+        if sentence["predicates"] is not None:
             return sentence["predicates"]
-        if self.nlp is None:
-            raise UserError("the request has no predicates, and there is no spaCy model to find them")
         document = import_module("spacy.tokens").Doc(self.nlp.vocab, words=words)
         for _, pipe in self.nlp.pipeline:
             document = pipe(document)

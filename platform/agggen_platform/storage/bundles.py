@@ -32,14 +32,10 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, local or in a store; returns the folder's full address.
 
-    Reads every file back to verify it. Completes a partial copy, and skips files that are already there.
+    Reads every file back to verify it. Completes a partial copy, and skips files that are already there. Calls
+    `check_claim`, which raises if the folder's claim is lost, before it writes the manifest.
 
-    Args:
-        check_claim: raises if the folder's claim is lost; called before the manifest is written.
-
-    Raises:
-        BundleError: `path` is not a complete bundle, or `address` contains another bundle.
-        StorageError: the folder refused access or did not answer, or a stored file differs from the sent one.
+    Raises BundleError if `path` is not a complete bundle, or `address` contains another bundle.
     """
     check_bundle(path)
     folder = Folder(address)
@@ -47,9 +43,8 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
     entries = json.loads(manifest)
     existing = folder.read(MANIFEST)
     if existing not in (None, manifest):
-        raise BundleError(
-            f"{folder} contains another bundle, which is not overwritten: choose another address, or delete it"
-        )
+        problem = f"{folder} contains another bundle, which is not overwritten"
+        raise BundleError(f"{problem}: choose another address, or delete it")
     for name, entry in entries.items():
         if not verified.matches(folder, name, entry["bytes"], entry["sha256"]):
             verified.put(folder, name, path / name)
@@ -62,13 +57,8 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
 def get_bundle(address: str) -> Path:
     """A complete bundle on this machine: the folder itself, or the cached copy of a bundle in a store.
 
-    Args:
-        address: a folder, ``elements`` (the shipped bundle), ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or
-            ``models:/NAME/VERSION``.
-
-    Raises:
-        BundleError: there is no bundle, or it was modified after it was saved.
-        StorageError: the store refused access or did not answer, or this machine's disk is full.
+    `address`: a folder, ``elements`` (the shipped bundle), ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or
+    ``models:/NAME/VERSION``. Raises BundleError if there is no bundle, or it was modified after it was saved.
     """
     if address.startswith("models:/"):
         from agggen_platform.registry import resolve
@@ -112,10 +102,8 @@ def _is_complete(copy: Path) -> bool:
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
     """Downloads a bundle to `copy` and replaces an existing copy; the caller must hold the lock of `copy`."""
-    for leftover in (
-        copy,
-        *copy.parent.glob(f".{copy.name}-*"),
-    ):  # a damaged copy; staging folders of killed processes
+    # Remove a damaged copy, and staging folders of killed processes.
+    for leftover in (copy, *copy.parent.glob(f".{copy.name}-*")):
         if leftover.is_dir():
             shutil.rmtree(leftover)
         else:

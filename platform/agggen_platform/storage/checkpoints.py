@@ -61,10 +61,7 @@ class CheckpointStore:
     def save(self, stage: str, step: int, path: Path) -> SavedCheckpoint:
         """Stores and verifies the file at `path` as the newest checkpoint of `stage`. Errors leave the index unchanged.
 
-        Raises:
-            DamagedError: the stored file differs from the sent one.
-            StorageError: the folder refused access, is full, or did not answer.
-            ClaimedError: another job took over the claim on the folder.
+        Raises DamagedError if the stored file differs from the sent one, ClaimedError if another job took the claim.
         """
         self._check_claim()
         indexed = self._read_index(stage)
@@ -82,11 +79,7 @@ class CheckpointStore:
         return saved
 
     def latest(self, stage: str) -> SavedCheckpoint | None:
-        """The newest checkpoint that has the indexed size and is not known to be damaged; None if there is none.
-
-        Raises:
-            StorageError: the index cannot be read.
-        """
+        """The newest checkpoint that has the indexed size and is not known to be damaged; None if there is none."""
         for saved in self._read_index(stage):
             if saved.name in self._damaged_names:
                 continue
@@ -100,9 +93,7 @@ class CheckpointStore:
     def fetch(self, saved: SavedCheckpoint, path: Path) -> None:
         """Downloads a checkpoint and, if its SHA-256 matches, moves it to `path`.
 
-        Raises:
-            DamagedError: the checkpoint is damaged or missing; from then on, `latest` returns an older one.
-            StorageError: the folder refused access or did not answer, or the disk of `path` is full.
+        Raises DamagedError if the checkpoint is damaged or missing; from then on, `latest` returns an older one.
         """
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
         with as_storage_error("write", path, saved.bytes):
@@ -120,9 +111,7 @@ class CheckpointStore:
     def restore(self, stage: str, path: Path) -> SavedCheckpoint | None:
         """Downloads the newest intact checkpoint to `path`; returns its entry, or None if the index is empty.
 
-        Raises:
-            DamagedError: all checkpoints in the index are damaged or missing.
-            StorageError: the folder refused access or did not answer, or the disk of `path` is full.
+        Raises DamagedError if all checkpoints in the index are damaged or missing.
         """
         while saved := self.latest(stage):
             try:
@@ -137,7 +126,7 @@ class CheckpointStore:
         return None
 
     def _read_index(self, stage: str) -> list[SavedCheckpoint]:
-        """The entries of the index, newest first; raises DamagedError if it is not valid."""
+        """The entries of the index, newest first; raises DamagedError if the index is invalid."""
         name = f"{stage}/{_INDEX}"
         content = self.folder.read(name)
         if content is None:
@@ -145,9 +134,8 @@ class CheckpointStore:
         try:
             return [SavedCheckpoint(stage, **entry) for entry in json.loads(content)["checkpoints"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DamagedError(
-                f"{self.folder.at(name)} is damaged ({error!r}); remove it to restart the stage"
-            ) from error
+            address = self.folder.at(name)
+            raise DamagedError(f"{address} is damaged ({error!r}); remove it to restart the stage") from error
 
     def _delete_unindexed(self, stage: str, indexed: list[SavedCheckpoint]) -> None:
         """Deletes checkpoints that are not in `indexed`, and partial files. Passes errors to `report`."""

@@ -50,11 +50,9 @@ class Claim:
     """Empty; or one error, after a heartbeat found another job's token."""
 
     def __call__(self) -> None:
-        """Reads ``.claim`` and checks that the claim is still held.
+        """Reads ``.claim``; raises ClaimedError if another job took the claim over.
 
-        Raises:
-            ClaimedError: another job took the claim over.
-            StorageError: the store did not answer; the claim may still be held.
+        After a StorageError (the store did not answer) the claim may still be held.
         """
         self.raise_if_lost()
         if not _has_token(self.folder.read(_CLAIM_FILE), self.token):
@@ -70,12 +68,7 @@ class Claim:
 def claim(folder: Folder, interval: float | None = None) -> Iterator[Claim]:
     """Claims the folder for the block. Call the yielded `Claim` before each write that requires the claim.
 
-    Args:
-        interval: seconds between two heartbeats; None: `HEARTBEAT_SECONDS`.
-
-    Raises:
-        ClaimedError: another job holds the claim.
-        StorageError: the folder refused access or did not answer.
+    `interval`: seconds between two heartbeats; None: `HEARTBEAT_SECONDS`. Raises ClaimedError if another job holds it.
     """
     if folder.local is not None:
         token = uuid.uuid4().hex
@@ -84,14 +77,9 @@ def claim(folder: Folder, interval: float | None = None) -> Iterator[Claim]:
     else:
         interval = HEARTBEAT_SECONDS if interval is None else interval
         # These timeouts end a hanging request long before the lease expires; the next heartbeat retries it.
-        short_timeouts = replace(
-            folder.policy,
-            seconds=interval / 2,
-            longest_pause=interval / 4,
-            connect_timeout=interval,
-            read_timeout=interval,
-        )
-        with heartbeat(folder, interval, Folder(folder.address, short_timeouts)) as new_claim:
+        policy = replace(folder.policy, seconds=interval / 2, longest_pause=interval / 4)
+        policy = replace(policy, connect_timeout=interval, read_timeout=interval)
+        with heartbeat(folder, interval, Folder(folder.address, policy)) as new_claim:
             yield new_claim
 
 
@@ -117,13 +105,10 @@ def _flock(path: Path, token: str) -> Iterator[None]:
 
 
 @contextmanager
-def heartbeat(
-    folder: Folder, interval: float = HEARTBEAT_SECONDS, fast_folder: Folder | None = None
-) -> Iterator[Claim]:
+def heartbeat(folder: Folder, interval: float, fast_folder: Folder | None = None) -> Iterator[Claim]:
     """Like `claim`, with a heartbeat instead of a file lock.
 
-    Args:
-        fast_folder: the same folder with short timeouts, for requests that must end within about two intervals.
+    `fast_folder`: the same folder with short timeouts, for requests that must end within about two intervals.
     """
     fast_folder = fast_folder or folder
     token = uuid.uuid4().hex
@@ -181,10 +166,7 @@ def _wait_until_abandoned(folder: Folder, fast_folder: Folder, interval: float, 
     """Waits until no other job holds the claim; returns the content of ``.claim``, or None if it does not exist.
 
     No other job holds it if ``.claim`` does not exist, has this `token`, or has not changed for four intervals.
-
-    Raises:
-        ClaimedError: another job's heartbeat changed ``.claim``.
-        StorageError: the folder did not answer.
+    Raises ClaimedError if another job's heartbeat changed ``.claim``.
     """
     previous = folder.read(_CLAIM_FILE)
     deadline = time.monotonic() + 4 * interval

@@ -17,8 +17,7 @@ INCLUDED = "included"
 def resolve_critic(address: str) -> str:
     """The absolute address of the critic's folder; ``included`` stays as it is.
 
-    Raises:
-        RegistryError: the version or alias does not exist, or there is no registry.
+    Raises RegistryError if the version or alias does not exist, or there is no registry.
     """
     if address == INCLUDED:
         return address
@@ -32,10 +31,7 @@ def resolve_critic(address: str) -> str:
 def open_critic(address: str) -> tuple[Critic, str]:
     """The critic at `address`, and the SHA-256 of its files.
 
-    Raises:
-        CriticError, BundleError: there is no critic, or it was modified after it was saved.
-        RegistryError: see `resolve_critic`.
-        StorageError: the store refused access or did not answer.
+    Raises CriticError or BundleError if there is no critic, or it was modified after it was saved.
     """
     address = resolve_critic(address)
     if address == INCLUDED:

@@ -34,10 +34,9 @@ class DamagedError(StorageError):
 
 @contextmanager
 def as_storage_error(operation: str, path: Path, size: int | None = None, only_full: bool = False) -> Iterator[None]:
-    """Converts an OSError of the block, except FileNotFoundError, to a StorageError.
+    """Converts an OSError of the block, except FileNotFoundError, to a StorageError "cannot OPERATION PATH: ...".
 
     Args:
-        operation: the verb of the message "cannot VERB PATH".
         size: the number of bytes to write, if known.
         only_full: convert only errors about a full disk or quota, because the block may also use other files.
     """

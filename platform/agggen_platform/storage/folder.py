@@ -27,13 +27,7 @@ class Folder:
     """
 
     def __init__(self, address: str, policy: Policy = Policy()) -> None:  # noqa: B008 (Policy is immutable)
-        """
-        Args:
-            policy: retries and timeouts of an object store.
-
-        Raises:
-            ConfigError: the scheme is not ``s3`` or ``file``, the bucket is missing, or boto3 is not installed.
-        """
+        """Raises ConfigError if the scheme is not ``s3`` or ``file``, the bucket is missing, or boto3 not installed."""
         scheme, separator, location = address.partition("://")
         if separator and scheme not in ("s3", "file"):
             raise ConfigError(
@@ -93,8 +87,7 @@ class Folder:
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
         """The bytes [first, end) of a file in chunks; raises FileNotFoundError.
 
-        Args:
-            version: the expected `Folder.version`; if the file's version differs, DamagedError is raised.
+        `version`: the expected `Folder.version`; if the file's version differs, DamagedError is raised.
         """
         return self._store.chunks(_valid_name(name), first, end, version)
 

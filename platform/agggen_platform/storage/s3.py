@@ -70,11 +70,7 @@ class S3Store:
         return _RangeFile(self, name, self._head(name))
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
-        """The bytes [first, end) of an object; an interrupted download is resumed.
-
-        Args:
-            version: the expected ETag, if known.
-        """
+        """The bytes [first, end) of an object; an interrupted download is resumed. `version`: the expected ETag."""
         attempts = self._attempts("read", name)
         while True:
             start = first
@@ -244,12 +240,7 @@ class S3Store:
         return Attempts(self.policy, verb, self._address(name), self.bucket, self._client.meta.endpoint_url)
 
     def _call(self, verb: str, name: str, request: Callable[..., T], **arguments: Any) -> T:
-        """Makes a request to this bucket, with retries.
-
-        Raises:
-            FileNotFoundError: there is no such object.
-            StorageError: the request failed after all retries, or cannot succeed.
-        """
+        """Makes a request to this bucket, with retries; raises FileNotFoundError if there is no such object."""
         attempts = self._attempts(verb, name)
         while True:
             try:

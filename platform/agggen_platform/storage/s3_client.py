@@ -37,8 +37,7 @@ class Policy:
 def connect(policy: Policy) -> Any:
     """A client for the store of the ``AWS_`` environment variables; cached by environment and process.
 
-    Raises:
-        ConfigError: boto3 is not installed, or a variable is invalid.
+    Raises ConfigError if boto3 is not installed, or a variable is invalid.
     """
     environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     return _connect(policy, environment, os.getpid())
@@ -84,20 +83,18 @@ class Attempts:
     def failed(self, error: Exception, has_answered: bool, progress: bool = False) -> None:
         """Waits before the next attempt, after `error` ended the last one.
 
+        Raises StorageError if the error is permanent or a limit is reached, and `error` itself if the store did not
+        cause it.
+
         Args:
             has_answered: whether the store has answered any request; if not, its address may be wrong.
             progress: whether the attempt made progress; if so, attempts and time are counted anew.
-
-        Raises:
-            StorageError: the error is permanent, or a limit is reached.
-            Exception: `error` itself, if it is not an error of the store.
         """
         if progress:
             self._failures, self._start_time = 0, time.monotonic()
         self._failures += 1
         if not _is_transient(error, has_answered):
-            agggen_error = self._as_agggen_error(error)
-            if agggen_error is error:
+            if (agggen_error := self._as_agggen_error(error)) is error:
                 raise error
             raise agggen_error from error
         seconds = time.monotonic() - self._start_time
@@ -122,38 +119,35 @@ class Attempts:
         """The error with its cause and remedy; `error` itself if it is not an error of the store."""
         from botocore import exceptions as boto
 
-        code, status = code_of(error), _status(error)
+        code = code_of(error)
         if code == "NoSuchBucket":
             return self.missing_bucket()
-        if status == 403 or code in _EXPIRED_CODES:
-            return StorageError(
-                f"{self._problem}: {self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID "
-                "and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must belong to a user with permission to "
-                "list, read, write and delete in the bucket"
-            )
-        if code == "NoSuchUpload":
-            return StorageError(
-                f"{self._problem}: another process aborted the upload; only one may write to the folder"
-            )
         if code == "InvalidRange":  # a shorter object has replaced the one being read
             return self.object_replaced()
         if isinstance(error, boto.FlexibleChecksumError):
             return DamagedError(f"{self._problem}: its content does not match the store's checksum")
-        if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
-            return StorageError(
-                f"{self._problem}: there are no credentials ({error}); set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            )
-        if isinstance(error, boto.ConnectionError):
-            return StorageError(
-                f"{self._problem}: nothing answers at {self._endpoint} ({_reason(error)}); set AWS_ENDPOINT_URL to the "
-                "store's address"
-            )
         if isinstance(error, boto.ParamValidationError):
             return ConfigError(f"{self._problem}: {' '.join(str(error).split())}")
-        if isinstance(error, boto.ClientError | boto.BotoCoreError):
-            return StorageError(f"{self._problem}: {self._endpoint} answered {_reason(error)}")
-        return error
+        if _status(error) == 403 or code in _EXPIRED_CODES:
+            reason = (
+                f"{self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must belong to a user with permission to list, "
+                "read, write and delete in the bucket"
+            )
+        elif code == "NoSuchUpload":
+            reason = "another process aborted the upload; only one may write to the folder"
+        elif isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
+            reason = (
+                f"there are no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            )
+        elif isinstance(error, boto.ConnectionError):
+            store = f"nothing answers at {self._endpoint} ({_reason(error)})"
+            reason = f"{store}; set AWS_ENDPOINT_URL to the store's address"
+        elif isinstance(error, boto.ClientError | boto.BotoCoreError):
+            reason = f"{self._endpoint} answered {_reason(error)}"
+        else:
+            return error
+        return StorageError(f"{self._problem}: {reason}")
 
 
 def _response(error: BaseException | None) -> dict[str, Any]:

@@ -18,13 +18,9 @@ def measure(path: Path) -> tuple[int, str]:
 
 
 def put(folder: Folder, name: str, path: Path) -> None:
-    """Uploads a file and reads it back to verify it.
+    """Uploads a file and reads it back to verify it; raises DamagedError, and deletes the copy, if it differs.
 
     A copy on a local disk may be read from the page cache, so errors of the disk itself are not detected.
-
-    Raises:
-        DamagedError: the stored file differs from the sent one; it was deleted.
-        StorageError: the folder refused access or did not answer.
     """
     size, sha256 = measure(path)
     folder.upload(name, path)
@@ -46,9 +42,7 @@ def matches(folder: Folder, name: str, size: int, sha256: str) -> bool:
 def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
     """Downloads a file to `path` and verifies it.
 
-    Raises:
-        DamagedError: the file is missing or has another size or SHA-256; `path` does not exist afterwards.
-        StorageError: the folder refused access or did not answer, or this machine's disk is full.
+    Raises DamagedError if the file is missing or has another size or SHA-256; `path` does not exist afterwards.
     """
     reason = "there is no such file"
     for _ in range(_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""The output of bulk generation, in a local folder and on S3."""
+"""The output of bulk generation, in a local folder and on S3: texts and rejects."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
 from agggen.bundle import load_bundle
 from agggen.corpora.prepared import write_records
+from agggen.errors import CorpusError
 from agggen_platform.bulk.job import Progress
 from agggen_platform.bulk.rows import text_schema
+from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import RECORDS, Bulk, as_row, in_process, numbered_records, published, rejects, texts, write_jsonl
 
@@ -62,13 +63,12 @@ def test_json_lines_have_the_same_rows_as_parquet(bulk: Bulk, fault_free: dict[s
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_pandas_arrow_and_ray_data_read_the_folder_of_parts(bulk: Bulk) -> None:
+def test_pandas_and_ray_data_read_the_folder_of_parts(bulk: Bulk) -> None:
     import ray.data
 
     bulk()
     ids, parts = [f"r{number}" for number in range(RECORDS)], bulk.out / "texts"
     assert pd.read_parquet(parts)["id"].tolist() == ids
-    assert pa.dataset.dataset(parts).to_table()["id"].to_pylist() == ids
     rows = ray.data.read_parquet(str(parts)).sort("row").take_all()  # Ray Data does not keep the order
     assert [row["id"] for row in rows] == ids
 
@@ -113,3 +113,23 @@ def test_from_s3_to_s3(bulk: Bulk, fault_free: dict[str, bytes], s3: str, monkey
     assert published(f"{s3}/out") == fault_free
     assert not bucket.names("out/.work/input")
     assert bulk(source=f"{s3}/in/", out=f"{s3}/out/").was_already_finished
+
+
+def test_too_many_rejects_publish_only_the_rejects(bulk: Bulk, tmp_path: Path) -> None:
+    first, *later_records = numbered_records(9)
+    path = write_jsonl(tmp_path / "in.jsonl", [first, first, *later_records])
+    with pytest.raises(JobError, match=r"1 of 10 records were rejected \(10.0%, max_reject_share is 1.0%"):
+        bulk(source=path)
+    assert [reject["line"] for reject in rejects(bulk.out)] == [2]
+    assert not published(bulk.out)
+    progress = bulk("max_reject_share=0.1", source=path).progress
+    assert progress is not None and progress.reused == progress.total == 2  # no shard is repeated
+
+
+@pytest.mark.parametrize(("name", "content"), [("in.jsonl", "\n"), ("in.csv", "id,subject,predicate,object\n")])
+def test_input_without_records_leaves_the_folder_free(name: str, content: str, bulk: Bulk, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CorpusError, match="contains no record"):
+        bulk(source=tmp_path / name)
+    path = write_jsonl(tmp_path / "other.jsonl", numbered_records(2))
+    assert bulk(source=path).summary.records == 2

@@ -50,11 +50,7 @@ def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
 
 
 HEADER = b"id,subject,predicate,object"
-SHORT = [
-    b"1,Aromi,food,Thai",
-    b"1,Aromi,area",
-    b"2,Bibi,food,Thai",
-]  # row 2 is incomplete, so record 1 is invalid
+SHORT = [b"1,Aromi,food,Thai", b"1,Aromi,area", b"2,Bibi,food,Thai"]  # row 2 is incomplete, so record 1 is invalid
 FILMS = [
     {"id": "a", "title": "Alien", "Made In": "1979", "text": "Alien is of 1979."},
     {"id": "b", "title": "Heat", "Made In": "1995", "text": ""},
@@ -228,12 +224,8 @@ def test_a_duplicate_id_in_any_file_names_the_first_record(more: str, tmp_path: 
     folder = tmp_path / "in"
     write_jsonl(folder / "a.jsonl", numbered_records(6))
     (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n" + more)
-    write_records(
-        folder / "c.parquet",
-        [Record(name, record.triples) for name in ("r9", "x") for record in numbered_records(1)],
-        "x",
-        "y",
-    )
+    (record,) = numbered_records(1)
+    write_records(folder / "c.parquet", [Record(name, record.triples) for name in ("r9", "x")], "x", "y")
     (folder / "rejects.jsonl").write_text("rejects of an earlier job\n")
     shards = shards_of(folder, tmp_path / "work", 3)
     duplicates = {(shard.index, row): where for shard in shards for row, where in shard.duplicates}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -22,19 +23,14 @@ def generator(model: Model) -> Generator:
     return load_generator(model.address, model.fingerprint, "cpu")
 
 
-def writer_of(generator: Generator, config: BulkConfig, duplicates: dict[int, int | str] | None = None) -> RowWriter:
+def writer_of(generator: Generator, config: BulkConfig, duplicates: dict[int, str] | None = None) -> RowWriter:
     pairs = tuple((duplicates or {}).items())
     shard = Shard(0, "in", "in.jsonl", "texts/0.parquet", (0,), 0, 0, 100, "in/in.jsonl", pairs, rows_before=1000)
     return RowWriter(generator, "print", config, shard)
 
 
-def texts(generator: Generator, config: BulkConfig, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return list(writer_of(generator, config).texts(rows, 0))
-
-
 def row(record: Record, **more: Any) -> dict[str, Any]:
-    triples = [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in record.triples]
-    return {"id": record.id, "triples": triples} | more
+    return {"id": record.id, "triples": list(map(asdict, record.triples))} | more
 
 
 class FailingGenerator(Generator):
@@ -60,17 +56,16 @@ def test_the_plan_of_a_record_is_followed(model: Model, generator: Generator) ->
     assert [line["plan"] for line in writer.texts(rows, 0)] == [whole]
     for reject, reason in zip(writer.rejects, [first, "nonsense", "never closed"], strict=True):
         assert reason in reject.reason
-    completed = texts(generator, in_process(model, "complete=true"), [rows[1]])
-    assert set(Plan.parse(completed[0]["plan"]).predicates) == set(record.predicates)
-    assert Plan.parse(completed[0]["plan"]).predicates != ()
+    (completed,) = writer_of(generator, in_process(model, "complete=true")).texts([rows[1]], 0)
+    assert set(Plan.parse(completed["plan"]).predicates) == set(record.predicates)
 
 
 def test_a_record_on_which_the_generator_fails_is_one_reject(model: Model, generator: Generator) -> None:
-    records = list(numbered_records(12))
-    expected = texts(generator, in_process(model), [row(record) for record in records])
+    rows = [row(record) for record in numbered_records(12)]
+    expected = list(writer_of(generator, in_process(model)).texts(rows, 0))
     fragile = FailingGenerator(generator, {"r7"})
     writer = writer_of(fragile, in_process(model))
-    lines = list(writer.texts([row(record) for record in records], 0))
+    lines = list(writer.texts(rows, 0))
     assert [str(reject) for reject in writer.rejects] == [
         "in/in.jsonl:7: record 'r7': RuntimeError: cannot write this record"
     ]
@@ -82,10 +77,9 @@ def test_a_record_on_which_the_generator_fails_is_one_reject(model: Model, gener
 def test_a_generator_that_always_fails_ends_the_job(model: Model, generator: Generator) -> None:
     records = list(numbered_records(24))
     fragile = FailingGenerator(generator, {record.id for record in records})
-    with pytest.raises(
-        JobError, match="all 24 records of a batch; on the first: RuntimeError: cannot write this record"
-    ):
-        texts(fragile, in_process(model), [row(record) for record in records])
+    problem = "all 24 records of a batch; on the first: RuntimeError: cannot write this record"
+    with pytest.raises(JobError, match=problem):
+        list(writer_of(fragile, in_process(model)).texts([row(record) for record in records], 0))
 
 
 def test_invalid_rows_and_duplicates_are_rejects(model: Model, generator: Generator) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,34 +114,22 @@ def test_a_shard_takes_three_requests_besides_its_input(
 
 
 def test_jobs_wait_for_missing_gpus_only_on_a_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Any] = []
 
     def actors(*arguments: Any) -> Iterator[Any]:
         calls.append(arguments[3:])
-        yield FinishedShard(0, Rows(8), (), False, 0, 1.0)
+        yield from ()
 
-    def results(local: bool) -> None:
-        @contextmanager
-        def connected(address: str | None) -> Iterator[Cluster]:
-            yield Cluster(4.0, 0.0, local)
-
-        monkeypatch.setattr(ray_cluster, "connected", connected)
-        driver.run_shards(
-            [SHARD] * 9,
-            CrashingWorker,
-            SimpleNamespace(out=str(tmp_path), job="job"),
-            ShardedConfig(),
-            gpus=1.0,
-            check_inputs=lambda: None,
-            progress=lambda _: None,
-            log=None,
-        )
+    def run(local: bool) -> None:
+        monkeypatch.setattr(ray_cluster, "connected", lambda address: nullcontext(Cluster(4.0, 0.0, local)))
+        with driver._result_stream([SHARD] * 9, CrashingWorker, None, ShardedConfig(), None, gpus=1.0) as results:
+            assert list(results) == []
 
     monkeypatch.setattr(driver, "run_in_actors", actors)
     with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), but this machine has 0"):
-        results(local=True)
-    results(local=False)
+        run(local=True)
+    run(local=False)
     assert calls == [(9, 0, 1.0)]
     assert "autoscaler" in caplog.text

@@ -38,11 +38,8 @@ LIBRARIES = {
             def tag(self, words): return [Word(i, {"is": "AUX", "runs": "VERB"}.get(w)) for i, w in enumerate(words)]
     """,
     "spacy/tokens.py": "def Doc(vocab, words): return words",
-    "allennlp/__init__.py": "",
     "allennlp/version.py": "VERSION = '4'",
-    "allennlp/data/__init__.py": "",
     "allennlp/data/tokenizers.py": "Token = str",
-    "allennlp/models/__init__.py": "",
     "allennlp/models/archival.py": """
         import json, os, pathlib, signal, time, types
         folder = pathlib.Path(__file__).parents[2]
@@ -72,7 +69,6 @@ LIBRARIES = {
             if "model.bert_model" not in json.loads(overrides) and "hub" in path: raise OSError("cannot reach the hub")
             return types.SimpleNamespace(model=Model(), validation_dataset_reader=Reader())
     """,
-    "allennlp_models/__init__.py": "",
     "allennlp_models/version.py": "VERSION = '5'",
     "allennlp_models/structured_prediction.py": "",
 }

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,14 +55,9 @@ def frame_at(word: int) -> tuple[Frame, ...]:
 def test_frames_come_in_the_order_of_the_sentences(make: Make) -> None:
     texts = ["a very very long one runs", "b runs", "", "nothing here", "who runs is"]
     source = make()
+    expected = [frame_at(5), frame_at(1), (), (), frame_at(1) + frame_at(2)]
     for _ in range(2):
-        assert source.frames([words(text) for text in texts]) == [
-            frame_at(5),
-            frame_at(1),
-            (),
-            (),
-            frame_at(1) + frame_at(2),
-        ]
+        assert source.frames([words(text) for text in texts]) == expected
     assert len(recorded_numbers(source, "starts")) == 1
 
 
@@ -146,10 +142,7 @@ def test_the_fingerprint_covers_exactly_what_affects_the_frames(make: Make, fold
     same = [source.fingerprint, make(batch_size=1).fingerprint, make(timeout=5, threads=1).fingerprint]
     others = [make(name="other").fingerprint, make(predicates=Verbs("runs", "is", fingerprint="verbs-2")).fingerprint]
     (folder / "spacy").mkdir()
-    spacy = AllenNLPFrames(
-        AllenNLPConfig(source.config.archive, environment=str(folder / "env"), spacy=str(folder / "spacy"))
-    )
-    others.append(spacy.fingerprint)
+    others.append(AllenNLPFrames(replace(source.config, spacy=str(folder / "spacy"))).fingerprint)
     install_packages(folder / "env", ["allennlp"], "2.0")
     others.append(make().fingerprint)
     assert len(set(same)) == 1
@@ -159,9 +152,8 @@ def test_the_fingerprint_covers_exactly_what_affects_the_frames(make: Make, fold
 
 def test_an_archive_with_another_digest_is_refused(make: Make) -> None:
     source = make(sha256="0" * 64)
-    with pytest.raises(
-        AllenNLPError, match=f"has the sha256 {hash_of(source.config.archive)}, not the configured 0000"
-    ):
+    problem = f"has the sha256 {hash_of(source.config.archive)}, not the configured 0000"
+    with pytest.raises(AllenNLPError, match=problem):
         source.frames([words("a runs")])
 
 

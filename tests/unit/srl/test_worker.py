@@ -14,7 +14,7 @@ import pytest
 
 from agggen_platform.srl.environment import WORKER
 from agggen_platform.srl.process import JsonLinesProcess
-from agggen_platform.srl.worker import PROTOCOL, hash_of
+from agggen_platform.srl.worker import hash_of
 from tests.processes import until
 from tests.unit.srl.fakes import archive, install_fakes
 from tests.unit.srl.test_process import is_gone
@@ -22,39 +22,31 @@ from tests.unit.srl.test_process import is_gone
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[JsonLinesProcess]:
-    process = JsonLinesProcess([sys.executable, "-I", install_fakes(tmp_path / "fakes")], dict(os.environ))
+    command = [sys.executable, "-I", install_fakes(tmp_path / "fakes"), str(os.getpid())]
+    process = JsonLinesProcess(command, dict(os.environ))
     yield process
     process.close()
 
 
 def start(worker: JsonLinesProcess, path: Path | None, **options: Any) -> dict[str, Any]:
-    request = {
-        "op": "start",
-        "protocol": PROTOCOL,
-        "archive": path and str(path),
-        "sha256": path and hash_of(str(path)),
-    }
+    request = {"op": "start", "archive": path and str(path), "sha256": path and hash_of(str(path))}
     return worker.request(request | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
 
 
 def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> list[Any]:
     request = [{"words": text.split(" "), "predicates": positions} for text, positions in sentences]
-    return worker.request({"op": "tag", "id": 7, "sentences": request}, 60)["results"]
+    return worker.request({"op": "tag", "sentences": request}, 60)["results"]
 
 
-def test_the_worker_is_valid_python_3_9() -> None:
-    ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
-
-
-def test_the_worker_imports_only_the_standard_library_at_its_start() -> None:
-    tree = ast.parse(WORKER.read_text(encoding="utf-8"))
+def test_the_worker_is_valid_python_3_9_and_imports_only_the_standard_library_at_its_start() -> None:
+    tree = ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert names <= sys.stdlib_module_names
 
 
 def test_without_allennlp_the_missing_module_is_named() -> None:
-    worker = JsonLinesProcess([sys.executable, "-I", "-S", str(WORKER)], dict(os.environ))
+    worker = JsonLinesProcess([sys.executable, "-I", "-S", str(WORKER), str(os.getpid())], dict(os.environ))
     assert start(worker, None)["failed"].startswith("ModuleNotFoundError: No module named 'torch'")
     worker.close()
 
@@ -64,10 +56,6 @@ def test_an_invalid_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path,
     path = tmp_path / "model.tar.gz"
     path.write_bytes(content)
     assert f"{path} is not an AllenNLP archive" in start(worker, path)["failed"]
-
-
-def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    assert "the model type 'coref'" in start(worker, archive(tmp_path, "coref"))["failed"]
 
 
 def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess, tmp_path: Path) -> None:
@@ -87,12 +75,10 @@ def test_a_bert_model_that_is_only_on_the_hub_is_named(worker: JsonLinesProcess,
         ("KEY b", [1], "KeyError: 'KEY'"),
         ("BOOM b", [0, 1], "RuntimeError: boom"),
         ("a  b", [0], "the word '' is blank"),
-        ("a b", [2], "the predicate position 2 is outside the sentence of 2 words"),
-        ("a b", None, "the request has no predicates, and there is no spaCy model to find them"),
     ],
 )
 def test_a_sentence_that_cannot_be_tagged_affects_no_other(
-    worker: JsonLinesProcess, tmp_path: Path, text: str, positions: list[int] | None, reason: str
+    worker: JsonLinesProcess, tmp_path: Path, text: str, positions: list[int], reason: str
 ) -> None:
     start(worker, archive(tmp_path))
     first, bad, last = tag(worker, ("a b", [0]), (text, positions), ("a b c", [0, 1]))
