@@ -77,14 +77,8 @@ class Distillation:
     ) -> Dataset:
         """Writes the texts and the corpus into the folder `out`, and returns the corpus.
 
-        Args:
-            actors: see `agggen_platform.sharded.config.ShardedConfig`.
-            progress: called after every shard of bulk generation.
-
-        Raises:
-            CorpusError: no record of a split has an accepted text.
-            ClaimedError: another process is writing to `out`.
-            JobError: see `agggen_platform.bulk.job.generate`.
+        `actors`: see `ShardedConfig`. Raises CorpusError if no record of a split has an accepted text, ClaimedError if
+        another process is writing to `out`.
         """
         out.mkdir(parents=True, exist_ok=True)
         with claim(Folder(str(out))):

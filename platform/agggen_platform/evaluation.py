@@ -26,9 +26,6 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line
 
-ALL = "all"
-"""The split name that selects all records of a file that is not divided into splits."""
-
 
 def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
     """The catalogue's names of a corpus and split, read from the metadata if `corpus` is a prepared folder."""
@@ -43,18 +40,12 @@ def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
 def records_to_evaluate(
     corpus: str, split: str, limit: int = 0, load_options: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[list[Record], int, list[Reject]]:
-    """Reads the records of a split that have references.
+    """The first `limit` (0: all) records of a split that have references, their total number, and the split's rejects.
 
-    Returns the first `limit` (0: all) of these records, their total number, and the rejects of the split.
-
-    Args:
-        split: a split's name, or ``all`` for all records of a file.
-        load_options: keyword arguments of `load_dataset`, such as the column names of a table.
-
-    Raises:
-        CorpusError: the corpus or split does not exist, or no record has a reference.
+    `split`: a name, or ``all`` for all records of a file. `load_options`: keyword arguments of `load_dataset`. Raises
+    CorpusError if the corpus or split does not exist, or no record has a reference.
     """
-    source = {ALL: corpus} if split == ALL and Path(corpus).is_file() else corpus
+    source = {"all": corpus} if split == "all" and Path(corpus).is_file() else corpus
     data = load_dataset(source, name=corpus, splits=(split,), **load_options)
     records = [record for record in data.split(split) if record.references]
     if not records:
@@ -86,10 +77,7 @@ def task_of(
         protocol, metrics: see `TextMetrics`. [default: the protocol of published results on the corpus]
         note: receives a message if records cannot be read.
 
-    Raises:
-        BundleError: `path` contains no bundle, or the bundle was modified after it was saved.
-        ConfigError: a setting, protocol or metric does not exist or cannot be computed here.
-        CorpusError: the corpus or split does not exist, or no record has a reference.
+    Raises ConfigError if a setting, protocol or metric does not exist or cannot be computed here.
     """
     loaded_bundle = load_bundle(path)
     config = load_config(InferenceConfig, None, [*overrides_of(loaded_bundle.inference), *overrides])
@@ -117,9 +105,7 @@ def task_of(
 def report_folder(address: str) -> Iterator[Path]:
     """Yields the folder of a report; for a store, a local copy that is uploaded if the block raises no error.
 
-    Raises:
-        ConfigError: from the block; the copy's path in the message is replaced by `address`.
-        StorageError: the store refused access or did not answer.
+    In the message of a ConfigError of the block, the copy's path is replaced by `address`.
     """
     if "://" not in address:
         yield Path(address)

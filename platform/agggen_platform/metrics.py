@@ -136,12 +136,6 @@ class TrainingMetrics(JobMetrics):
             if f"{split}_loss" in values:
                 self.set("training_loss_nats", values[f"{split}_loss"], stage=stage, split=split)
 
-    def workers(self, count: int) -> None:
-        self.set("training_workers", count)
-
-    def restarted(self) -> None:
-        self.add("training_restarts", 1)
-
     def checkpoint(self, timestamp: float) -> None:
         """Sets the time of the last verified checkpoint, in Unix seconds."""
         self.set("training_checkpoint_timestamp_seconds", timestamp)

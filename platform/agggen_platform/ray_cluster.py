@@ -37,8 +37,6 @@ class ClusterError(AggGenError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that this process is connected to."""
-
     cpus: float
     gpus: float
     local: bool  # whether this process started the cluster
@@ -52,13 +50,10 @@ def connected(
 
     Args:
         address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start a local one.
-        cpus: number of CPUs of a local cluster; by default all CPUs of the machine.
-        gpus: number of GPUs of a local cluster; by default all GPUs of the machine.
+        cpus, gpus: numbers of a local cluster; by default all of the machine.
         dashboard: whether a local cluster has a dashboard. Without it, workers of a dead trial keep their CPUs.
 
-    Raises:
-        ConfigError: Ray is not installed.
-        ClusterError: nothing answers at the address, or a local cluster does not start.
+    Raises ClusterError if nothing answers at the address, or a local cluster does not start.
     """
     local = starts_cluster(address)
     if local:
@@ -85,9 +80,8 @@ def connected(
             check_reachable(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises a plain Exception if its processes start too slowly
-        problem = (
-            "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
-        )
+        missing = f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
+        problem = "a local Ray cluster does not start" if local else missing
         raise ClusterError(f"{problem}: {str(error).strip().splitlines()[0]}") from error
     try:
         yield _cluster(local)

@@ -58,11 +58,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     console().print(table, soft_wrap=False)
 
 
-Advance = Callable[[str, int, int | None], None]  # arguments: file, received bytes, total bytes or None
-
-
-def byte_progress() -> Advance:
-    """A callback that prints the progress of downloads: every ten seconds, and at the end of each file."""
+def byte_progress() -> Callable[[str, int, int | None], None]:
+    """A callback (file, received bytes, total or None) that prints a line every ten seconds, and after each file."""
     next_line_times: dict[str, float] = {}  # by file; infinity after its last line
 
     def advance(file: str, received: int, total: int | None) -> None:

@@ -23,10 +23,7 @@ def evaluate(
     out: Annotated[
         str | None,
         Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="The report's folder or s3://. [default: evaluation/... beside BUNDLE, or here]",
+            "--out", "-o", metavar="DIR", help="Report folder or s3://. [default: evaluation/... beside BUNDLE, or .]"
         ),
     ] = None,
     limit: Annotated[int, Option(min=0, help="Maximum number of records, from the first; 0: all.")] = 0,

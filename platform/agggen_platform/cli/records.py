@@ -57,9 +57,7 @@ def is_remote(address: str) -> bool:
 def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record | Reject]:
     """The records of a file, in the format of its suffix, or of standard input ("-").
 
-    Raises:
-        CorpusError: the file as a whole cannot be read.
-        ConfigError: `columns` has values, but the source is not a table.
+    Raises ConfigError if `columns` has values, but the source is not a table.
     """
     suffix, path = Path(source).suffix.lower(), Path(source)
     if source != "-" and (suffix in (".csv", ".tsv", ".json", ".parquet") or _has_table_rows(path)):
@@ -90,11 +88,8 @@ def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def _has_table_rows(path: Path) -> bool:
-    """Whether a file of JSON lines contains table rows instead of records, judged by its first line.
-
-    False for a pipe, because it can be read only once.
-    """
-    if not path.is_file():
+    """Whether a file of JSON lines contains table rows instead of records, judged by its first line."""
+    if not path.is_file():  # such as a pipe, which can be read only once
         return False
     try:
         with path.open("rb") as file:
@@ -183,9 +178,7 @@ def _is_stream(target: Path) -> bool:
 def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
     """Opens standard output ("-"), a device or pipe, or a file, which is written atomically.
 
-    Raises:
-        ConfigError: `path` is a folder, or the input file `source`.
-        StorageError: the file cannot be written.
+    Raises ConfigError if `path` is a folder, or the input file `source`.
     """
     if path == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):

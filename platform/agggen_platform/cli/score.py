@@ -16,13 +16,6 @@ from agggen_platform.cli.records import output_lines, valid_records, write_line
 if TYPE_CHECKING:
     from agggen.evaluation.systems import MeasuredMetric
 
-ScoreEntry = dict[str, Any]
-"""A score in JSON: "score" (None if undefined) and "signature"; if computed, "low", "high" and "against"."""
-
-Json = Annotated[
-    str | None, Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
-]
-
 
 def score(
     records: Annotated[Path, Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
@@ -37,7 +30,9 @@ def score(
     tokenised: Annotated[bool, Option("--tokenised", help="Texts and references are already tokenised.")] = False,
     against: Annotated[Path | None, Option(metavar="FILE", help="Another system's texts: a paired comparison.")] = None,
     confidence: Annotated[bool, Option("--confidence", help="Also compute 95 % bootstrap intervals.")] = False,
-    json: Json = None,
+    json: Annotated[
+        str | None, Option(metavar="FILE", help="Also write the scores as JSON, at full precision.")
+    ] = None,
 ) -> None:
     """Score any system's texts against references.
 
@@ -69,7 +64,12 @@ def score(
     texts = _note_empty_texts(hypotheses, read_texts(hypotheses, ids, records))
     other_texts = _note_empty_texts(against, read_texts(against, ids, records)) if against else None
     measured_scores = measure_system(protocol, chosen_metrics, input_records, texts, other_texts, tokenised, confidence)
-    report({name: _score_entry(score) for name, score in measured_scores.items()}, json)
+    entries = {name: _score_entry(score) for name, score in measured_scores.items()}
+    if json is not None:
+        with output_lines(json) as file:
+            write_line(file, entries)
+    if json != "-":
+        _print_scores(entries)
 
 
 def check_output(path: str | None, inputs: Sequence[Path]) -> None:
@@ -85,15 +85,9 @@ def check_output(path: str | None, inputs: Sequence[Path]) -> None:
         raise ConfigError(f"--json {path} would overwrite an input; give another file")
 
 
-def report(scores: Mapping[str, ScoreEntry], json: str | None) -> None:
-    """Prints the scores as a table, and writes them as JSON to the file `json`; "-": prints JSON instead."""
-    if json is not None:
-        with output_lines(json) as file:
-            write_line(file, scores)
-    if json == "-":
-        return
+def _print_scores(entries: Mapping[str, dict[str, Any]]) -> None:
     rows = []
-    for name, entry in scores.items():
+    for name, entry in entries.items():
         numbers = {"value": entry["score"]} | {key: entry[key] for key in ("low", "high") if key in entry}
         signatures = {"signature": entry["signature"]}
         if comparison := entry.get("against"):
@@ -106,10 +100,10 @@ def report(scores: Mapping[str, ScoreEntry], json: str | None) -> None:
     console.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _score_entry(measured: MeasuredMetric) -> ScoreEntry:
+def _score_entry(measured: MeasuredMetric) -> dict[str, Any]:
     """A score as JSON; an undefined score (NaN) becomes null."""
     score = measured.statistics.corpus()
-    entry: ScoreEntry = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
+    entry: dict[str, Any] = {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
     if interval := measured.interval:
         entry |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
     if comparison := measured.comparison:

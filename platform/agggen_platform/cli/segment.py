@@ -53,10 +53,7 @@ def segment(
     run_log = RunLogFactory(runs)
     with shard_progress(_speed, _counts) as print_progress:
         report = run_job(source, out, config, splits=split or (), fresh=fresh, tracker=run_log, progress=print_progress)
-    rows = [
-        (name, counts.records, counts.references, counts.facts, counts.rejects)
-        for name, counts in report.splits.items()
-    ]
+    rows = [(name, n.records, n.references, n.facts, n.rejects) for name, n in report.splits.items()]
     console.print_table(("split", "records", "texts", "facts", "rejects"), rows)
     if report.was_already_finished:
         console.note(f"{out} already has the facts of this job; --fresh segments again")
@@ -67,10 +64,8 @@ def segment(
         details = f"{_speed(progress)} after start-up{cached}{reused_message(progress)}"
         console.note(f"Segmented in {report.seconds:.0f} s ({details})")
         if counts.cache_errors:
-            console.note(
-                f"The cache in {config.cache_folder} could not be used (see the workers' logs); "
-                "texts were segmented without it"
-            )
+            problem = f"The cache in {config.cache_folder} could not be used (see the workers' logs)"
+            console.note(f"{problem}; texts were segmented without it")
     run_log.finish(out, sum(counts.rejects for counts in report.splits.values()))
 
 

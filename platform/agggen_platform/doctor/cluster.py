@@ -73,7 +73,6 @@ def _token_file_finding(path: Path) -> Finding:
 
 
 def cluster(address: str, settings: Settings) -> Iterator[Finding]:
-    """Connects to the cluster in the same way as a job."""
     import ray
 
     try:
@@ -112,10 +111,8 @@ def remedy(message: str, address: str) -> str:
 
 
 def worker_resources(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
-    for unit, per_worker, available in (
-        ("CPU", settings.cpus_per_worker, cpus),
-        ("GPU", settings.gpus_per_worker, gpus),
-    ):
+    units = ("CPU", settings.cpus_per_worker, cpus), ("GPU", settings.gpus_per_worker, gpus)
+    for unit, per_worker, available in units:
         required, key = settings.workers * per_worker, f"cluster.{unit.lower()}s_per_worker"
         message = f"the job's {settings.workers} workers need {required:g} {unit}s, but the cluster has {available:g}"
         if required > available and settings.autoscaling:

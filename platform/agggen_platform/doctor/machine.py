@@ -119,9 +119,8 @@ def _corpus_finding(corpus: Corpus, is_needed: bool) -> Finding:
         if not (folder / file.path).is_file() or file.bytes not in (None, (folder / file.path).stat().st_size)
     ]
     if wrong_files:
-        message = (
-            f"{folder}: {len(wrong_files)} of {len(files)} files are missing or changed; the first is {wrong_files[0]}"
-        )
+        counts = f"{len(wrong_files)} of {len(files)} files are missing or changed"
+        message = f"{folder}: {counts}; the first is {wrong_files[0]}"
         return (error if is_needed else warning)(corpus.name, message, fetch)
     return ok(corpus.name, f"complete in {folder}")
 

@@ -24,12 +24,8 @@ def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, s
     """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``; also returns its fingerprint.
 
     Files that do not belong to a bundle are refused without reading them, and weights are read as safetensors, so that
-    no code can be run.
-
-    Raises:
-        BundleError: the bundle is missing, incomplete or changed, its fingerprint is not `expected`, or its folder
-            contains other files.
-        StorageError: the store refused access or did not answer.
+    no code can be run. Raises BundleError if the bundle is missing, incomplete or changed, if its fingerprint is not
+    `expected`, or if its folder contains other files.
     """
     folder = Folder(address)
     _check_names(folder)

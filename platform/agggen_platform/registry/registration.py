@@ -40,10 +40,6 @@ def register(
         metrics: metrics to store with the version, in addition to the bundle's.
         tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
         uri: the registry's URI. Default: `registry_uri`.
-
-    Raises:
-        BundleError: the bundle cannot be loaded, or its folder has other files.
-        RegistryError: the registry cannot be reached, or refuses the version.
     """
     check_name(name)
     address = Folder(bundle_address).address
@@ -69,12 +65,7 @@ def accepts_address(uri: str, address: str) -> bool:
 
 
 def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluation:
-    """Stores the scores of a report with the version `model`, an address; see `read_evaluation`.
-
-    Raises:
-        RegistryError: there is no such version.
-        BundleError: the version's bundle cannot be read.
-    """
+    """Stores the scores of a report with the version `model`, an address; see `read_evaluation`."""
     registry = Registry(uri)
     version = registry.version(parse_address(model))
     bundle, bundle_fingerprint = admit(version.source, version.fingerprint)
@@ -90,11 +81,10 @@ def resolve(address: str, *, uri: str | None = None) -> str:
 
 def _existing_version(registry: Registry, name: str, digest: str, address: str) -> Version | None:
     """The version of the bundle with the fingerprint `digest` whose source is `address` or contains the bundle."""
-    versions = registry.versions(name, digest) if name in registry.names() else []
-    usable_versions = (
-        version for version in versions if version.source == address or _contains_bundle(version.source, digest)
-    )
-    return next(usable_versions, None)
+    for version in registry.versions(name, digest) if name in registry.names() else ():
+        if version.source == address or _contains_bundle(version.source, digest):
+            return version
+    return None
 
 
 def _contains_bundle(address: str, digest: str) -> bool:

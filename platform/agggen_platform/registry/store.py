@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from agggen.errors import hint
-from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name, is_valid_name
+from agggen_platform.registry.address import NAME, ModelAddress, RegistryError, check_alias, check_name
 from agggen_platform.registry.client import connect, registry_errors, registry_uri
 
 FINGERPRINT = "bundle.fingerprint"
@@ -73,10 +73,10 @@ class Registry:
         self._client = connect(self.uri, create)
 
     def names(self) -> list[str]:
-        """The sorted names of models, except invalid ones (`is_valid_name`) that other programs registered."""
+        """The sorted names of models, except invalid ones that other programs registered."""
         with registry_errors(self.uri):
             models = _all_pages(self._client.search_registered_models)
-        return sorted(model.name for model in models if is_valid_name(model.name))
+        return sorted(model.name for model in models if NAME.fullmatch(model.name))
 
     def aliases(self, name: str) -> dict[str, str]:
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
@@ -173,8 +173,7 @@ class Registry:
             self._client.set_registered_model_tag(name, _MOVES + alias, _history_json(moves))
 
     def _check_current(self, name: str, alias: str, number: str | None) -> None:
-        actual = self.aliases(name).get(alias)
-        if actual != number:
+        if (actual := self.aliases(name).get(alias)) != number:
             raise RegistryError(
                 f"{name}@{alias} is version {actual or 'none'}, where version {number or 'none'} was expected: another "
                 "process moved it; check `agggen models list` and try again"

@@ -26,10 +26,7 @@ def log_backup(
     """Downloads the log and samples of a run from `store` to `folder`; in the block, regularly copies them to `store`.
 
     Nothing is downloaded if the log in `folder` begins with the stored one. Errors of copies are reported, not raised.
-
-    Args:
-        excluded: names of files and folders in `folder` that are not part of the log.
-        check_claim: called before each copy; raises if the claim on the store is lost.
+    `excluded`: names in `folder` that are not part of the log. `check_claim` raises if the claim on the store is lost.
     """
     local = Folder(str(folder))
 

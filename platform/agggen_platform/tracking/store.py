@@ -22,28 +22,19 @@ TAG_CHARACTERS = 8000
 DIGEST_CHARACTERS = 36
 METRICS_PER_BATCH = 1000
 _PARAMS_PER_BATCH = 100
-_INVALID_IN_MODEL_NAME = re.compile(r"[/:.%\"']")
 
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
 ENDED_TAG = "ended"  # how and why the run ended
 _KIND_TAG = "mlflow.experimentKind"  # makes MLflow's pages open with runs and metrics, not with prompts and traces
 _REJECTED = (
-    "INVALID_PARAMETER_VALUE",
-    "MALFORMED_REQUEST",
-    "INVALID_STATE",
-    "BAD_REQUEST",
-    "RESOURCE_ALREADY_EXISTS",
+    "INVALID_PARAMETER_VALUE", "MALFORMED_REQUEST", "INVALID_STATE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS",
     "ALREADY_EXISTS",
-)
+)  # fmt: skip
 _PERMANENT = (
-    "PERMISSION_DENIED",
-    "UNAUTHENTICATED",
-    "CUSTOMER_UNAUTHORIZED",
-    "ENDPOINT_NOT_FOUND",
-    "NOT_IMPLEMENTED",
+    "PERMISSION_DENIED", "UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED",
     "FEATURE_DISABLED",
-)
+)  # fmt: skip
 # SQLAlchemy's messages end with a link; the code of a DataError is 9h9h.
 _SQL_ERROR, _SQL_DATA_ERROR = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")
 
@@ -57,10 +48,7 @@ class UnreadableError(Exception):
 
 
 def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
-    """rejected: MLflow refuses this value; permanent: every call will fail; transient: a retry may succeed.
-
-    HTTP status 5xx, timeouts, and errors of the artifact store without a status are transient.
-    """
+    """rejected: MLflow refuses this value; permanent: every call will fail; transient: a retry may succeed."""
     code = getattr(error, "error_code", None)
     if code == "BAD_REQUEST" and _SQL_ERROR in str(error) and not _SQL_DATA_ERROR.search(str(error)):
         return "transient"  # MLflow uses this code for all database errors, such as no free connection
@@ -114,10 +102,8 @@ class Store:
     def open(self, run_id: str | None, key: str, run_name: str, first_event: Event) -> tuple[str, bool]:
         """Finds the MLflow run of a run log, or creates it; returns its id, and whether it replaces a deleted run.
 
-        Args:
-            run_id: the run to which the log was sent before.
-            key: identifies the run log, to find a run whose creation MLflow did not confirm.
-            first_event: the first event of the run log.
+        `run_id`: the run to which the log was sent before. `key` identifies the run log, to find a run whose creation
+        MLflow did not confirm.
         """
         from mlflow.exceptions import MlflowException
 
@@ -133,9 +119,8 @@ class Store:
             if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):
                 run = self._client.get_run(existing)
             else:
-                run = self._client.create_run(
-                    self._experiment_id, _milliseconds(first_event), {_LOG_TAG: key}, run_name
-                )
+                start = _milliseconds(first_event)
+                run = self._client.create_run(self._experiment_id, start, {_LOG_TAG: key}, run_name)
         self._run_id, self._params = run.info.run_id, dict(run.data.params)
         return self._run_id, is_replaced
 
@@ -192,7 +177,6 @@ class Store:
             raise DeletedError("the run was deleted in MLflow")
 
     def set_parent(self, run_id: str) -> None:
-        """Makes this run a child of the run `run_id`."""
         self._client.set_tag(self._run_id, "mlflow.parentRunId", run_id)
 
     def _set_tags(self, tags: dict[str, str]) -> None:
@@ -220,9 +204,8 @@ class Store:
         profile = json.dumps({"split": event["split"], "fingerprint": event["fingerprint"]})
         digest = event["fingerprint"][:DIGEST_CHARACTERS]
         dataset = Dataset(_shortened(event["name"], 500), digest, scheme if colon else "local", source, profile=profile)
-        self._client.log_inputs(
-            self._run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", event["split"])])]
-        )
+        context = InputTag("mlflow.data.context", event["split"])
+        self._client.log_inputs(self._run_id, [DatasetInput(dataset, [context])])
 
     def _log_model(self, event: Event) -> None:
         """Logs a bundle's metrics on a dataset to the LoggedModel with its fingerprint, which is created if missing."""
@@ -235,7 +218,7 @@ class Store:
         else:
             tags = {"fingerprint": event["fingerprint"], "mlflow.model.isExternal": "true"}
             params = {mlflow_key(name): _shortened(str(value), 500) for name, value in event["params"].items()}
-            name = _INVALID_IN_MODEL_NAME.sub("-", event["name"])
+            name = re.sub(r"[/:.%\"']", "-", event["name"])  # characters that MLflow refuses
             model = self._client.create_logged_model(self._experiment_id, name, self._run_id, tags, params, "agggen")
             model_id = model.model_id
             self._client.finalize_logged_model(model_id, "READY")
@@ -260,7 +243,6 @@ class Store:
 
 
 def _check_readable(file: Path) -> None:
-    """Raises UnreadableError if `file` cannot be opened."""
     try:
         file.open("rb").close()
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:

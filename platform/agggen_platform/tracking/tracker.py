@@ -77,7 +77,6 @@ class Tracker:
 
         Args:
             uri: MLflow's address. Default: `default_uri`.
-            tags: tags of the run, in addition to the tags of `origin`.
             report: called with a line about each problem, from any thread.
             patience: seconds to wait for MLflow at the end of the ``with`` block.
             parent: the name of the parent run in `runs_dir`.
@@ -144,7 +143,6 @@ class Tracker:
         self._record("params", {"values": _masked(params)})
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Logs numbers at a step."""
         values = {}
         for name, value in metrics.items():
             try:

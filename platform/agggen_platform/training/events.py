@@ -27,13 +27,14 @@ _DEAD_SECONDS = 20.0  # without a heartbeat: worker 0 counts as dead
 
 @dataclass(frozen=True)
 class WorkerMessage:
-    """A message of a worker to the job."""
+    """A message of a worker to the job.
+
+    Contents: event: the `TrainingEvent`; attempt, when one starts: None; workers, when they start: their number;
+    failure: the reason; checkpoint: the Unix time of its verification; remark: a text for the user; system: metrics.
+    """
 
     kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
-    """By kind. event: the `TrainingEvent`; attempt, when one starts: None; workers, when they start: their number;
-    failure: the reason; checkpoint: the Unix time of its verification; remark: a message for the user; system: metrics
-    by name."""
 
 
 class RunCoordinator:
@@ -107,7 +108,7 @@ class WorkerMonitor:
         for message in messages:
             self._handle(message.kind, message.content)
         self.is_alive = self._n_starts > 0 and heartbeat_age <= _DEAD_SECONDS
-        self._meter.workers(self._n_running if self.is_alive else 0)
+        self._meter.set("training_workers", self._n_running if self.is_alive else 0)
         is_waiting = heartbeat_age > _WAITING_SECONDS
         if is_waiting and not self._is_waiting:
             self._report(f"still waiting for {self._workers} workers: the cluster is busy, or has to grow")
@@ -123,7 +124,7 @@ class WorkerMonitor:
                 restart = f" again (restart {self._n_starts})" if self._n_starts else ""
                 self._report(f"{content} of {self._workers} workers train{restart}")
                 if self._n_starts:
-                    self._meter.restarted()
+                    self._meter.add("training_restarts", 1)
                 self._n_starts, self._n_running = self._n_starts + 1, content
             case "failure" if not self._has_failed:  # later failures often follow from the first
                 self.failure, self._has_failed = content, True

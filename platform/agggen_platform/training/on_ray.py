@@ -47,12 +47,7 @@ _ENVIRONMENT = {
 
 @contextmanager
 def cluster_for_workers(config: JobConfig) -> Iterator[None]:
-    """Connects to the cluster of `config`, and checks that the workers fit on it.
-
-    Raises:
-        ConfigError: the device is a GPU, but ``cluster.gpus_per_worker`` is 0.
-        ClusterError: the cluster does not answer, or the workers do not fit and it does not autoscale.
-    """
+    """Connects to the cluster of `config`; raises ClusterError if the workers do not fit and it does not autoscale."""
     settings = config.cluster
     if config.training.device.startswith("cuda") and not settings.gpus_per_worker:
         raise ConfigError(f"training.device={config.training.device} needs cluster.gpus_per_worker above 0")
@@ -99,8 +94,7 @@ def train_on_workers(
     """Trains both stages; their last checkpoints are then in `folder`. To be called inside `cluster_for_workers`.
 
     Args:
-        folder: the run's folder, which all workers can access.
-        prepared: the path of the examples in this folder.
+        folder: the run's folder, which all workers can access; `prepared` is the path of the examples in it.
         samples: records for which texts are generated after each epoch.
         claim: the claim on the folder; workers check it before they save a checkpoint.
         stop: called a few times per second; training stops if it returns True or raises.
@@ -309,12 +303,9 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
     """Logs memory and utilisation of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
     def send(metrics: Mapping[str, float]) -> None:
-        gpu_metrics = {
-            f"system/worker-{rank}/{name.removeprefix('system/')}": value
-            for name, value in metrics.items()
-            if "/gpu_" in name
-        }
-        _send(task, WorkerMessage("system", gpu_metrics))
+        of_gpus = {name: value for name, value in metrics.items() if "/gpu_" in name}
+        renamed = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in of_gpus.items()}
+        _send(task, WorkerMessage("system", renamed))
 
     gpus = task.config.cluster.gpus_per_worker
     system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, send)

@@ -141,8 +141,8 @@ def test_workers_and_their_restarts_and_checkpoints(ray: FakeRay) -> None:
     with TrainingMetrics("r", replace(CONFIG, cluster=ClusterConfig(workers=3))) as meter:
         meter.begin()
         assert ray["training_workers", "r"] == 0
-        meter.workers(2)
-        meter.restarted()
+        meter.set("training_workers", 2)
+        meter.add("training_restarts", 1)
         meter.checkpoint(600.0)
     names = ("workers", "restarts", "workers_wanted", "checkpoint_timestamp_seconds")
     assert [ray[f"training_{name}", "r"] for name in names] == [2, 1, 3, 600]
