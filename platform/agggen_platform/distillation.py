@@ -37,12 +37,8 @@ _SETTINGS = ("inference.verify=off", "inference.plans=3", "n_best=8", "unique=fa
 class Distillation:
     """The teacher models and the records for which they generate texts. The order of `teachers` has no effect.
 
-    Args:
-        data: the corpus; its reference texts are not used.
-        subsets: maximum number of records to add, each with a subset of a training record's triples.
-
-    Raises:
-        CorpusError: the split train or dev has no records.
+    The reference texts of `data` are not used. `subsets`: maximum number of records to add, each with a subset of a
+    training record's triples.
     """
 
     def __init__(self, teachers: Sequence[Model], data: Dataset, subsets: int, seed: int = 1) -> None:

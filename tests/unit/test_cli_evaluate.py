@@ -65,9 +65,6 @@ def evaluated(run: Run, bundle: Path, *more: object) -> tuple[str, str]:
     return out, err
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
-
-
 def test_a_report_has_scores_texts_and_settings_which_are_logged(run: Run, bundle: Path) -> None:
     out, err = evaluated(run, bundle, "--runs", "log")
     assert f"Report: {Path('report') / 'report.html'}" in err
@@ -144,9 +141,6 @@ def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tm
     assert "of all 630 records; these are of 9" in partial["published_note"]
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -170,9 +164,6 @@ def test_invalid_options_are_refused_before_anything_is_written(
     assert (code, out, err.startswith("error: "), message in err) == (2, "", True, True), err
 
 
-# --- METEOR without Java ---------------------------------------------------------------------------------------------
-
-
 def test_without_java_a_report_on_slots_is_written_without_meteor(
     run: Run, bundle: Path, restaurants: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,9 +183,6 @@ def test_without_java_a_report_on_slots_is_written_without_meteor(
     assert "not computed" in (folder / "report.html").read_text(encoding="utf-8")
     code, _, err = run("evaluate", bundle, "--corpus", restaurants, "-o", "requested", "--metrics", "meteor")
     assert (code, "Java" in err, Path("requested").exists()) == (2, True, False)
-
-
-# --- the run log -----------------------------------------------------------------------------------------------------
 
 
 def test_the_run_log_is_in_the_folder_of_the_training(tmp_path: Path) -> None:

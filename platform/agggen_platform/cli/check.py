@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from agggen.errors import CorpusError, RecordError
 from agggen_platform.cli import console, own_data
+from agggen_platform.cli.evaluate import check_output
 from agggen_platform.cli.options import split_names
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
@@ -58,7 +60,6 @@ def check(
     from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
     from agggen.report.review import check_review, write_review
-    from agggen_platform.cli.score import check_output
     from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
@@ -93,7 +94,6 @@ def check(
 
 def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     """The texts of a file, and the record of each text."""
-    from agggen.errors import CorpusError, RecordError
     from agggen.evaluation.files import json_objects
     from agggen.records import Record
 

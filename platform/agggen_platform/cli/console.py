@@ -1,8 +1,4 @@
-"""Output of commands: results on stdout, messages on stderr.
-
-Progress is a line every few seconds. Tables have borders on a terminal, and are tab-separated elsewhere. Rich's markup
-is off, because rich would interpret the square brackets of plans.
-"""
+"""Output of commands: results on stdout, messages on stderr."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ _ONE_LINE = str.maketrans("\t\r\n", "   ")
 def console() -> Console:
     from rich.console import Console
 
-    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)  # plans have square brackets
 
 
 def echo(text: str) -> None:

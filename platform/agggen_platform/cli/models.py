@@ -15,7 +15,9 @@ from agggen_platform.cli.records import is_remote
 if TYPE_CHECKING:
     from agggen_platform.registry.promotion import Promotion
 
-app = typer.Typer(no_args_is_help=True, help="Register versions of trained models and promote one to champion.")
+app = typer.Typer(
+    name="models", no_args_is_help=True, help="Register versions of trained models and promote one to champion."
+)
 
 RegistryUri = Annotated[
     str | None,

@@ -14,9 +14,7 @@ from agggen_platform.cli.options import Runs
 if TYPE_CHECKING:
     from agggen_platform.tracking.runs import Run
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List and compare runs, and send unsent entries to MLflow."
-)
+app = typer.Typer(name="runs", no_args_is_help=True, help="List and compare runs, and send unsent entries to MLflow.")
 Uri = Annotated[str | None, Option(help="MLflow's address. [default: the address in each run's log]")]
 _LISTED_METRICS = 3  # per run
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from agggen.errors import ConfigError, RecordError
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.records import (
     SHIPPED_BUNDLE,
@@ -55,7 +56,6 @@ def generate(
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
     from agggen.api import load_model
-    from agggen.errors import ConfigError
     from agggen.records import Plan
 
     fixed_plan = None if plan is None else Plan.parse(plan)
@@ -131,7 +131,6 @@ def align(
         agggen align BUNDLE -i records.jsonl
     """
     from agggen.api import load_model
-    from agggen.errors import RecordError
 
     model = load_model(bundle, device)
     generator, segmenter = model.generator, model.bundle.fact_segmenter(run_archives)
@@ -208,7 +207,6 @@ def adjust(
         agggen adjust BUNDLE level=2 plan_weight=0.5 -o tuned
     """
     from agggen.bundle import save_bundle
-    from agggen.errors import ConfigError
     from agggen.training.data import bundle_folder
     from agggen.verification.lexicon import read_wordings
     from agggen_platform.adjusting import adjusted_bundle

@@ -38,8 +38,6 @@ _LOWER_IS_BETTER = {"ter", "invented", *_SER}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of a version on a set of records."""
-
     corpus: str
     split: str
     records: str  # fingerprint of the records

@@ -1,11 +1,4 @@
-"""Moves an alias to a version that passes three checks, and back to an earlier version.
-
-    (a) the bundle exists at its registered address, unchanged
-    (b) metric gate: on all common evaluations, the metric is not worse than for the version that has the alias
-    (c) smoke test: the bundle generates non-empty texts by plans that fit their records
-
-An error lists all failures. `rollback` only checks (a).
-"""
+"""Moves an alias to a version that passes three checks (bundle, metric gate, smoke test), and back again."""
 
 from __future__ import annotations
 

@@ -49,8 +49,6 @@ class Version:
 
 @dataclass(frozen=True)
 class Move:
-    """The move of an alias from one version to another."""
-
     at: str  # time in UTC; empty if not agggen moved it
     from_version: str | None
     to_version: str | None

@@ -6,8 +6,7 @@
     RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports of `agggen evaluate`
     RUNS/records/TABLE/SYSTEM-SEED.json                        records, one per report
 
-After an interruption, the same call resumes trainings from their last checkpoints and reuses existing reports. The test
-split is read only after all models of the seed are trained.
+After an interruption, the same call resumes. The test split is read only after all models of the seed are trained.
 """
 
 from __future__ import annotations

@@ -52,14 +52,12 @@ def load(folder: Path, uri: str, experiment: str) -> Cursor:
 
 
 def save(folder: Path, cursor: Cursor) -> None:
-    """Writes the cursor by an atomic rename; raises OSError."""
     temporary = folder / f".{FILE_NAME}.{os.getpid()}"
     temporary.write_text(json.dumps(asdict(cursor), indent=1), encoding="utf-8")
     os.replace(temporary, folder / FILE_NAME)
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a running process has locked the run log in `folder`."""
     if not (folder / LOCK_NAME).exists():
         return False
     with locked(folder / LOCK_NAME, wait=False) as acquired:

@@ -28,8 +28,6 @@ class UnsentError(AggGenError):
 
 @dataclass
 class Run:
-    """The state of a run, from its log."""
-
     folder: Path
     experiment: str = "agggen"
     uri: str = ""  # MLflow's address without credentials

@@ -1,8 +1,7 @@
 """Sends a run log to MLflow on a background thread: in order, each entry exactly once.
 
 After an error or timeout of MLflow the thread retries with exponential back-off, while the run continues. Files are
-sent last, so that a failing artifact store does not delay other entries. The next run of the same name, or `agggen runs
-sync`, sends the entries that remain unsent.
+sent last, so that a failing artifact store does not delay other entries.
 """
 
 from __future__ import annotations

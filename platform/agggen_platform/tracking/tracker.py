@@ -1,9 +1,5 @@
 """The log of a run: each call appends a line to ``RUNS_DIR/RUN_NAME/tracking.jsonl``; a thread sends lines to MLflow.
 
-If MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; unsent lines are sent
-when MLflow answers again, by the next run of the same name, or by `agggen runs sync`. If MLflow is not installed, only
-the file is written, without system metrics.
-
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
         tracker.log_metrics({"dev/bleu": 41.2}, step=300)

@@ -22,9 +22,6 @@ _WAITING_SECONDS = 60.0  # without a heartbeat: the user is told that the job wa
 _DEAD_SECONDS = 20.0  # without a heartbeat: worker 0 counts as dead
 
 
-# --- between the workers and the job --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class WorkerMessage:
     """A message of a worker to the job.
@@ -48,7 +45,6 @@ class RunCoordinator:
         self._heartbeat = time.monotonic()
 
     def send(self, message: WorkerMessage) -> None:
-        """Called by a worker: adds a message."""
         self._messages.append(message)
         self._n_attempts += message.kind == "attempt"
         if message.kind == "workers":
@@ -69,7 +65,6 @@ class RunCoordinator:
         return messages, time.monotonic() - self._heartbeat
 
     def stop(self) -> None:
-        """Called by the job: tells the workers to stop after their current update."""
         self._stop = True
 
     def state(self) -> tuple[bool, int]:
@@ -77,7 +72,6 @@ class RunCoordinator:
         return self._stop or self._result is not None, self._n_attempts
 
     def result(self) -> tuple[str, str] | None:
-        """Returns the arguments of `end`; None if it was not called."""
         return self._result
 
 
@@ -104,7 +98,6 @@ class WorkerMonitor:
         self.failure = ""  # reason of the last failed attempt
 
     def handle(self, messages: Sequence[WorkerMessage], heartbeat_age: float) -> None:
-        """Handles the result of `RunCoordinator.take_messages`."""
         for message in messages:
             self._handle(message.kind, message.content)
         self.is_alive = self._n_starts > 0 and heartbeat_age <= _DEAD_SECONDS
@@ -143,9 +136,6 @@ class WorkerMonitor:
         no_progress = self._n_attempts > 0 and checkpoint == self._last_checkpoint
         self.attempts_without_progress = self.attempts_without_progress + 1 if no_progress else 0
         self._n_attempts, self._last_checkpoint, self._has_failed = self._n_attempts + 1, checkpoint, False
-
-
-# --- in the job -----------------------------------------------------------------------------------------------------
 
 
 class EventSink:

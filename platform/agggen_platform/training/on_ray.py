@@ -71,9 +71,7 @@ def _check_workers_fit(config: JobConfig, cluster: Cluster) -> None:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """The arguments of a worker; see `train_on_workers`."""
-
+class _Task:  # the arguments of `train_on_workers`
     config: JobConfig
     folder: Folder
     prepared: str
@@ -193,7 +191,12 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # unused, but required
                 _trainer(task, attempts, scratch).fit()
         except WorkerGroupError as error:
-            return _too_many_failures(error, task.config)
+            failures = sorted(error.worker_failures.items())
+            reasons = "; ".join(f"worker {rank}: {_last_line(failure)}" for rank, failure in failures)
+            return TrainingError(
+                f"workers failed more than cluster.max_failures={task.config.cluster.max_failures} times, the last "
+                f"time: {reasons}. The same command resumes from the last checkpoint"
+            )
         except ControllerError as error:
             if not isinstance(error.controller_failure, startup_errors()):
                 return ClusterError(f"Ray Train failed: {_last_line(error)}")
@@ -201,14 +204,6 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             return ClusterError(f"Ray Train failed: {_last_line(error)}")
         else:
             return None
-
-
-def _too_many_failures(error: Any, config: JobConfig) -> TrainingError:
-    reasons = [f"worker {rank}: {_last_line(failure)}" for rank, failure in sorted(error.worker_failures.items())]
-    return TrainingError(
-        f"workers failed more than cluster.max_failures={config.cluster.max_failures} times, the last time: "
-        f"{'; '.join(reasons)}. The same command resumes from the last checkpoint"
-    )
 
 
 def _trainer(task: _Task, failures: int, scratch: str) -> Any:
