@@ -18,14 +18,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from agggen.errors import AggGenError
 from agggen_platform.extras import require
 
-OBJECT_STORE_BYTES = 256 << 20
-"""Size of a local cluster's object store; Ray's default is a third of the machine's memory."""
 _CONNECT_SECONDS = 5.0
 
 
@@ -72,7 +69,7 @@ def connected(
                 num_cpus=cpus,
                 num_gpus=gpus,
                 include_dashboard=dashboard,
-                object_store_memory=OBJECT_STORE_BYTES,
+                object_store_memory=256 << 20,  # by default, a third of the machine's memory
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
@@ -129,20 +126,14 @@ def _cluster(local: bool) -> Cluster:
 
 
 def _enable_token_authentication() -> None:
-    """Enables token authentication for clusters that this process starts, unless the user has configured it."""
-    if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
+    """Creates a token for clusters that this process starts, unless the user has configured one."""
+    if os.environ.keys() & {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
         return
-    # RAY_AUTH_MODE has no effect if Ray is already imported. If only the token is set, ray.init enables token
-    # authentication for this process and its cluster.
-    os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file())
-
-
-@cache
-def _token_file() -> Path:
-    """A file with a new token that only this user can read; deleted when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="agggen-ray-"))  # 0700
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "token"
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secrets.token_hex(32))
-    return path
+    path.touch(0o600)
+    path.write_text(secrets.token_hex(32), encoding="utf-8")
+    # RAY_AUTH_MODE has no effect if Ray is already imported. If only the token is set, ray.init enables token
+    # authentication for this process and its cluster.
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)

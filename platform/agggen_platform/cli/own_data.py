@@ -34,19 +34,18 @@ RECORD_COLUMNS = ("id", "subject", "text", "ignore", "rename")
 """The column options of commands that read records; commands that read a corpus have all column options."""
 _SEED_HELP = "Seed of the random 80/10/10 split of data without splits."
 DivisionSeed = Annotated[int, Option("--division-seed", help=_SEED_HELP)]
-Command = Callable[..., None]
 ColumnValues = Mapping[str, Any]
 NO_COLUMNS: ColumnValues = MappingProxyType({})
 
 
-def with_column_options(*names: str) -> Callable[[Command], Command]:
+def with_column_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replaces the parameter `columns` of a command by the options `names` (default: all) of `_COLUMN_OPTIONS`.
 
     The command gets their values as a mapping: arguments of `Columns` or `load_dataset`.
     """
     options = {f"{name}_column": _COLUMN_OPTIONS[name] for name in names or _COLUMN_OPTIONS}
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**arguments: Any) -> None:
             columns = {name.removesuffix("_column"): arguments.pop(name) for name in options}

@@ -6,11 +6,11 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 from typer import Argument, Option
 
@@ -20,9 +20,6 @@ from agggen.errors import ConfigError, CorpusError, PlanError, RecordError
 from agggen.records import Record
 from agggen_platform.cli import console
 from agggen_platform.storage.folder import Folder
-
-if TYPE_CHECKING:
-    from agggen.facts import FactSegmenter
 
 SHIPPED_BUNDLE = "elements"
 BundleAddress = Annotated[
@@ -201,13 +198,3 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
 
 def write_line(file: TextIO, value: Any) -> None:
     file.write(json.dumps(value, ensure_ascii=False) + "\n")
-
-
-def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """All references, as (record, number in the record, facts); `segmenter` segments references without facts."""
-    texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
-    segmented = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
-    return [
-        (record, number, next(segmented) if text.facts is None else tuple(fact.text for fact in text.facts))
-        for record, number, text in texts
-    ]

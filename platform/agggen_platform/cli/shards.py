@@ -64,7 +64,10 @@ def shard_progress(speed: FormatProgress, counts: FormatProgress) -> Iterator[Ca
             last_line_time = time.monotonic()
             finished, total = progress.shards, progress.total
             shards = f"{finished / total:.0%}  {finished:,} of {total:,} shards"
-            console.note("  ".join([shards, counts(progress), speed(progress), *_time_left(progress)]))
+            parts = [shards, counts(progress), speed(progress)]
+            if n_new := finished - progress.reused:
+                parts.append(f"{timedelta(seconds=round((total - finished) * progress.seconds / n_new))} left")
+            console.note("  ".join(parts))
 
     with redirect_stdout(sys.stderr):
         yield print_progress
@@ -72,14 +75,6 @@ def shard_progress(speed: FormatProgress, counts: FormatProgress) -> Iterator[Ca
 
 def records_per_second(progress: Progress[Any]) -> str:
     return f"{progress.counts.records / progress.seconds:,.1f} records/s"
-
-
-def _time_left(progress: Progress[Any]) -> list[str]:
-    """The estimated remaining time, from the shards that this run has finished; empty if there are none."""
-    finished = progress.shards - progress.reused
-    if not finished:
-        return []
-    return [f"{timedelta(seconds=round((progress.total - progress.shards) * progress.seconds / finished))} left"]
 
 
 def segment(

@@ -18,7 +18,6 @@ from agggen_platform.cli.records import (
     RejectCollector,
     RunArchives,
     output_lines,
-    texts_with_facts,
     write_line,
 )
 
@@ -143,8 +142,13 @@ def align(
     collector = RejectCollector(columns)
     with output_lines(output, input) as file:
         for batch in collector.batches(input, check):
-            texts = texts_with_facts(batch, segmenter)
-            alignments = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
+            texts = [(record, number, text) for record in batch for number, text in enumerate(record.references)]
+            segmented = iter(segmenter.segment([text.text for _, _, text in texts if text.facts is None]))
+            facts = [
+                next(segmented) if text.facts is None else tuple(fact.text for fact in text.facts)
+                for _, _, text in texts
+            ]
+            alignments = generator.align([record for record, _, _ in texts], facts)
             for (_, number, _), alignment in zip(texts, alignments, strict=True):
                 fields = alignment.as_dict()
                 write_line(file, {"id": fields.pop("id"), "reference": number} | fields)

@@ -79,7 +79,8 @@ def cluster(address: str, settings: Settings) -> Iterator[Finding]:
         check_reachable(address)
         context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as failure:  # Ray raises many types, including Exception itself
-        message = _reason(failure)
+        text = str(failure.__cause__ or failure).strip()
+        message = (text.splitlines()[-1] if "Traceback" in text else " ".join(text.split()))[:500]
         yield error("cluster", f"no connection to {address}: {message}", remedy(message, address))
         return
     with context:
@@ -90,12 +91,6 @@ def cluster(address: str, settings: Settings) -> Iterator[Finding]:
         yield from worker_resources(cpus, gpus, settings)
         if context.dashboard_url:
             yield dashboard(f"http://{context.dashboard_url}")
-
-
-def _reason(failure: Exception) -> str:
-    """Ray's message on one line; if it quotes a traceback, only the last line."""
-    text = str(failure.__cause__ or failure).strip()
-    return (text.splitlines()[-1] if "Traceback" in text else " ".join(text.split()))[:500]
 
 
 def remedy(message: str, address: str) -> str:

@@ -72,7 +72,10 @@ def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
     ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
     """
     if isinstance(bundle, Critic):
-        return _critic_faults(bundle)
+        record = next(iter(elements_records("dev")))
+        (judgement,) = bundle.judge([record], [record.references[0].text])
+        scores = judgement.coverage, judgement.correctness
+        return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
     faults = []
@@ -92,13 +95,6 @@ def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str
     if not generation.text.strip():
         return f"{subject} gave an empty text"
     return None if math.isfinite(generation.score) else f"{subject} gave a text with the score {generation.score}"
-
-
-def _critic_faults(critic: Critic) -> list[str]:
-    record = next(iter(elements_records("dev")))
-    (judgement,) = critic.judge([record], [record.references[0].text])
-    scores = judgement.coverage, judgement.correctness
-    return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
 
 
 def _smoke_records(bundle: Bundle) -> list[Record]:

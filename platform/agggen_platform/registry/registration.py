@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,16 +83,10 @@ def resolve(address: str, *, uri: str | None = None) -> str:
 def _existing_version(registry: Registry, name: str, digest: str, address: str) -> Version | None:
     """The version of the bundle with the fingerprint `digest` whose source is `address` or contains the bundle."""
     for version in registry.versions(name, digest) if name in registry.names() else ():
-        if version.source == address or _contains_bundle(version.source, digest):
-            return version
+        with suppress(AggGenError):  # the bundle was deleted or modified
+            if version.source == address or fingerprint(get_bundle(version.source)) == digest:
+                return version
     return None
-
-
-def _contains_bundle(address: str, digest: str) -> bool:
-    try:
-        return fingerprint(get_bundle(address)) == digest
-    except AggGenError:  # the bundle was deleted or modified
-        return False
 
 
 def _tags_of(bundle: Bundle | Critic, address: str, metrics: Mapping[str, float]) -> dict[str, str]:

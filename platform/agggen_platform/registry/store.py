@@ -101,7 +101,6 @@ class Registry:
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {existing}")
 
     def aliased_version(self, name: str, alias: str) -> Version | None:
-        """The version that has the alias; None if no version has it."""
         number = self.aliases(name).get(check_alias(alias))
         return None if number is None else self.version(ModelAddress(name, version=number))
 
@@ -167,8 +166,12 @@ class Registry:
         self._check_current(name, alias, move.to_version)
 
     def _save_moves(self, name: str, alias: str, moves: Sequence[Move]) -> None:
+        """Saves the moves with shortened notes; without the oldest ones if they do not fit into a tag."""
+        history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
+        while len(serialised := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
+            del history[0]
         with registry_errors(self.uri):
-            self._client.set_registered_model_tag(name, _MOVES + alias, _history_json(moves))
+            self._client.set_registered_model_tag(name, _MOVES + alias, serialised)
 
     def _check_current(self, name: str, alias: str, number: str | None) -> None:
         if (actual := self.aliases(name).get(alias)) != number:
@@ -176,14 +179,6 @@ class Registry:
                 f"{name}@{alias} is version {actual or 'none'}, where version {number or 'none'} was expected: another "
                 "process moved it; check `agggen models list` and try again"
             )
-
-
-def _history_json(moves: Sequence[Move]) -> str:
-    """The moves as JSON with shortened notes; without the oldest ones if they do not fit into a tag."""
-    history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
-    while len(serialised := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
-        del history[0]
-    return serialised
 
 
 def _version(model_version: Any, aliases: Mapping[str, str]) -> Version:

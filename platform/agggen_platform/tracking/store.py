@@ -26,7 +26,6 @@ _PARAMS_PER_BATCH = 100
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
 ENDED_TAG = "ended"  # how and why the run ended
-_KIND_TAG = "mlflow.experimentKind"  # makes MLflow's pages open with runs and metrics, not with prompts and traces
 _REJECTED = (
     "INVALID_PARAMETER_VALUE", "MALFORMED_REQUEST", "INVALID_STATE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS",
     "ALREADY_EXISTS",
@@ -85,7 +84,7 @@ class Store:
 
     def _experiment(self, name: str, runs_dir: Path | None) -> str:
         folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
-        tags = {_KIND_TAG: "custom_model_development"}
+        tags = {"mlflow.experimentKind": "custom_model_development"}  # pages open with runs, not with prompts
         experiment = get_or_create_experiment(self._client, name, artifact_location=folder, tags=tags)
         if experiment.lifecycle_stage != "active":
             raise DeletedError(f"the experiment {name!r} was deleted in MLflow: restore it, or choose another")

@@ -149,7 +149,6 @@ class Tracker:
         self._system.start()  # not before, because MLflow's pages compare runs by the first logged metric
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Sets tags; an existing tag gets the new value."""
         self._record("tags", {"values": _masked(tags)})
 
     def log_dataset(self, name: str, split: str, fingerprint: str, source: str) -> None:
@@ -213,7 +212,6 @@ class Tracker:
         self.log_metrics(metrics, step=round(time.time() - self._start_time))
 
     def _record(self, kind: str, fields: Mapping[str, Any]) -> bool:
-        """Writes an event; returns whether that succeeded."""
         try:
             self._journal.append({"event": kind, **fields, "time": round(time.time(), 3)})
         except OSError as error:
@@ -228,7 +226,7 @@ class Tracker:
 
 
 def _final_status(error: BaseException | None) -> tuple[str, str]:
-    """The status in MLflow of a run that ended by `error`, and a description of why it ended."""
+    """The status in MLflow of a run that ended by `error`, and why it ended."""
     match error:
         case None:
             return "FINISHED", "finished"

@@ -236,10 +236,9 @@ class _Run:
     def begin(self, data: Data, prepared: Prepared, report: Callable[[str], None]) -> None:
         """Writes run.json and rejects.jsonl; reports the numbers of rejects."""
         path = self.runs_folder / "rejects.jsonl"
-        for name, rejects in data.rejects.items():
-            report(f"{len(rejects):,} invalid records of {name} are left out; see {path}")
-        for name, rejects in prepared.rejects.items():
-            report(f"{len(rejects):,} texts of {name} are left out; see {path}")
+        for kind, rejects_by_name in (("invalid records", data.rejects), ("texts", prepared.rejects)):
+            for name, rejects in rejects_by_name.items():
+                report(f"{len(rejects):,} {kind} of {name} are left out; see {path}")
         if all_rejects := list(chain(*data.rejects.values(), *prepared.rejects.values())):
             self.runs_folder.mkdir(parents=True, exist_ok=True)
             write_rejects(path, all_rejects)
@@ -249,7 +248,6 @@ class _Run:
         return flatten(run_config_of(self.config)) | data.input_fingerprints
 
     def describe(self, data: Data) -> None:
-        """Logs the configuration and the data."""
         self.tracker.log_params(flatten(self.config))
         self.tracker.set_tags({"config_hash": config_hash(run_config_of(self.config))})
         for name, digest in data.fingerprints.items():

@@ -23,7 +23,7 @@ from agggen.run import fit
 from agggen.training.distributed import DistributedGroup
 from agggen.training.events import EventReporter, SampleWriter
 from agggen_platform.job_config import JobConfig, run_config_of
-from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, workers_that_fit
+from agggen_platform.ray_cluster import ClusterError, connected, nodes, workers_that_fit
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
@@ -52,22 +52,16 @@ def cluster_for_workers(config: JobConfig) -> Iterator[None]:
     if config.training.device.startswith("cuda") and not settings.gpus_per_worker:
         raise ConfigError(f"training.device={config.training.device} needs cluster.gpus_per_worker above 0")
     with connected(settings.address) as cluster:
-        if not settings.autoscaling:
-            _check_workers_fit(config, cluster)
+        minimum = settings.min_workers or settings.workers
+        n_fitting = workers_that_fit(settings.resources_per_worker, nodes())
+        if n_fitting < minimum and not settings.autoscaling:
+            resources = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
+            raise ClusterError(
+                f"{minimum} workers of {resources} each do not fit: the cluster has {cluster.cpus:g} CPUs and "
+                f"{cluster.gpus:g} GPUs, enough for {n_fitting}. Change cluster.workers, cluster.cpus_per_worker or "
+                "cluster.gpus_per_worker, or set cluster.autoscaling=true if the cluster autoscales"
+            )
         yield
-
-
-def _check_workers_fit(config: JobConfig, cluster: Cluster) -> None:
-    settings = config.cluster
-    minimum = settings.min_workers or settings.workers
-    n_fitting = workers_that_fit(settings.resources_per_worker, nodes())
-    if n_fitting < minimum:
-        resources = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
-        raise ClusterError(
-            f"{minimum} workers of {resources} each do not fit: the cluster has {cluster.cpus:g} CPUs and "
-            f"{cluster.gpus:g} GPUs, enough for {n_fitting}. Change cluster.workers, cluster.cpus_per_worker or "
-            "cluster.gpus_per_worker, or set cluster.autoscaling=true if the cluster autoscales"
-        )
 
 
 @dataclass(frozen=True)
