@@ -23,11 +23,8 @@ def adjusted_bundle(
 ) -> Bundle:
     """The bundle in `folder` with changes; its `sources` include the fingerprint of the original bundle.
 
-    Args:
-        settings: overrides of inference settings, such as ``level=2``.
-        wordings: for each value, additional wordings that the strict check accepts.
-        phrases: sentences for predicates: a file (format: `read_templates`) or the name of a catalogue corpus whose
-            texts each express one triple.
+    `wordings`: for each value, additional ones that the strict check accepts. `phrases`: sentences for predicates, a
+    file (format: `read_templates`) or the name of a catalogue corpus whose texts each express one triple.
     """
     bundle = load_bundle(folder)
     config = load_config(InferenceConfig, None, [*overrides_of(bundle.inference), *settings])

@@ -44,9 +44,8 @@ class Distillation:
     def __init__(self, teachers: Sequence[Model], data: Dataset, subsets: int, seed: int = 1) -> None:
         by_fingerprint = {teacher.fingerprint: teacher for teacher in teachers}
         self.teachers = [by_fingerprint[fingerprint] for fingerprint in sorted(by_fingerprint)]
-        self.train, self.dev = (
-            [replace(record, references=()) for record in records] for records in (data.train, data.dev)
-        )
+        splits = (data.train, data.dev)
+        self.train, self.dev = ([replace(record, references=()) for record in records] for records in splits)
         for split, records in (("train", self.train), ("dev", self.dev)):
             if not records:
                 raise CorpusError(f"{data.name}: {split} has no records; distillation needs train and dev")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def check(
     records: Annotated[
-        Path, Argument(metavar="RECORDS", help="Records: .jsonl, .csv, .json or .parquet, with or without texts.")
+        Path, Argument(metavar="RECORDS", help="Records with or without texts: .jsonl, .csv, .json or .parquet.")
     ],
     texts: Annotated[
         Path | None,

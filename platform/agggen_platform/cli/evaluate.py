@@ -206,7 +206,6 @@ def _score_entry(measured: MeasuredMetric) -> dict[str, Any]:
 
 def _note_empty_texts(path: Path, texts: list[str]) -> list[str]:
     if empty := [number for number, text in enumerate(texts, start=1) if not text.strip()]:
-        console.note(
-            f"{path}: {len(empty):,} of {len(texts):,} texts are empty (first: text {empty[0]:,}); they are scored, too"
-        )
+        counts = f"{len(empty):,} of {len(texts):,} texts are empty (first: text {empty[0]:,})"
+        console.note(f"{path}: {counts}; they are scored, too")
     return texts

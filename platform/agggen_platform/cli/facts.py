@@ -102,10 +102,7 @@ def _predicate_labels(record: Record | None, facts: Sequence[str]) -> list[str]:
 
 
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
-    """The tree of a sentence as a string: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
-
-    A frame begins with its predicate. Brackets in the text become ``-LRB-`` and ``-RRB-``.
-    """
+    """The tree of a sentence as a string: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``."""
     from agggen.facts.tree import build_tree
 
     words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.tokens.words]

@@ -15,9 +15,7 @@ from agggen_platform.cli.records import is_remote
 if TYPE_CHECKING:
     from agggen_platform.registry.promotion import Promotion
 
-app = typer.Typer(
-    name="models", no_args_is_help=True, help="Register versions of trained models and promote one to champion."
-)
+app = typer.Typer(name="models", no_args_is_help=True, help="Register versions of models and promote one to champion.")
 
 RegistryUri = Annotated[
     str | None,
@@ -82,9 +80,7 @@ def show(model: Model, registry: RegistryUri = None) -> None:
 def register(
     bundle: Annotated[str, Argument(metavar="BUNDLE", help="A trained model or critic: its folder or s3://...")],
     name: Annotated[str, Option(help="The model's name.")] = "agggen",
-    to: Annotated[
-        str | None, Option(metavar="ADDRESS", help="First copy BUNDLE to this folder or s3:// prefix.")
-    ] = None,
+    to: Annotated[str | None, Option(metavar="ADDRESS", help="First copy BUNDLE to this folder or s3:// path.")] = None,
     registry: RegistryUri = None,
 ) -> None:
     """Register a bundle as a version of a model.
@@ -120,9 +116,7 @@ def register(
 @app.command()
 def record(
     model: Model,
-    report: Annotated[
-        str, Argument(metavar="REPORT", help="A report of `agggen evaluate`: a folder, s3:// or runs:/RUN_ID.")
-    ],
+    report: Annotated[str, Argument(metavar="REPORT", help="A report of `evaluate`: a folder, s3:// or runs:/RUN_ID.")],
     registry: RegistryUri = None,
 ) -> None:
     """Record an evaluation of a version.

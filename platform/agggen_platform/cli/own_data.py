@@ -116,9 +116,8 @@ def prepare(
         console.echo(f"and {len(statistics.predicates) - _MAX_PREDICATES:,} more predicates")
     for finding in statistics.findings:
         console.echo(f"- {finding}")
-    console.note(
-        f"{statistics.n_checked_texts:,} training texts were checked; not mentioned: the text has no word of the value"
-    )
+    explanation = "not mentioned: the text has no word of the value"
+    console.note(f"{statistics.n_checked_texts:,} training texts were checked; {explanation}")
     low, high = minutes_for(data)
     minutes = f"{low:.0f} to {max(high, 1):.0f} minutes of a CPU core"
     console.note(f"Training with the preset {preset_for(data)} takes about {minutes}")

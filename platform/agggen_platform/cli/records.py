@@ -32,9 +32,7 @@ BundleAddress = Annotated[
 RunArchives = Annotated[
     bool, Option("--run-archives", help="Load the AllenNLP archive that the bundle names; an archive can run any code.")
 ]
-Device = Annotated[
-    str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second GPU.")
-]
+Device = Annotated[str, Option(metavar="cpu|cuda|auto", help="auto: a GPU if there is one; cuda:1: the second GPU.")]
 Input = Annotated[
     str,
     Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .json or .parquet; -: stdin, as JSON lines."),

@@ -23,9 +23,7 @@ def reproduce(
             help="The folder of runs and new records. [default: the records that agggen ships]",
         ),
     ] = None,
-    seeds: Annotated[
-        str | None, Option(metavar="SEED,...", help="First create missing records of these seeds.")
-    ] = None,
+    seeds: Annotated[str | None, Option(metavar="SEED,...", help="Create missing records of these seeds.")] = None,
     fresh: Annotated[bool, Option(help="Evaluate again and replace the records; trained models are kept.")] = False,
 ) -> None:
     """Show the paper's tables with agggen's scores.

@@ -141,9 +141,7 @@ def _fact_counts(progress: Progress[Any]) -> str:
 
 def bulk(
     bundle: BundleAddress,
-    source: Annotated[
-        str, Argument(metavar="INPUT", help="Records: a .parquet, .jsonl or .csv file, a folder of them, or s3://")
-    ],
+    source: Annotated[str, Argument(metavar="INPUT", help="Records: .parquet, .jsonl, .csv, a folder of them, s3://")],
     out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The output folder; or s3://")],
     overrides: Overrides = None,
     actors: Actors = None,
@@ -151,9 +149,7 @@ def bulk(
     print_config: PrintConfig = False,
     single_file: Annotated[bool, Option("--single-file", help="Also write all texts to DIR/texts.parquet.")] = False,
     endpoint: Annotated[str | None, Option(metavar="URL", help="Generate with this endpoint of BUNDLE.")] = None,
-    review: Annotated[
-        Path | None, Option(metavar="FILE", help="Riskiest texts, as CSV; needs critic=included.")
-    ] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="Riskiest texts as CSV; needs critic=included.")] = None,
     worst: Annotated[int, Option(min=1, help="Number of texts in the review.")] = 100,
     runs: Runs = Path("runs"),
 ) -> None:

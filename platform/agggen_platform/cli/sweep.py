@@ -27,9 +27,7 @@ def sweep(
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The sweep's name. [default: sweep-HASH]")] = None,
     trials: Annotated[int | None, Option(help="Total number of trials. [default: the space's]")] = None,
-    concurrent: Annotated[
-        int | None, Option(help="Concurrent trials; 0: as many as fit. [default: the space's]")
-    ] = None,
+    concurrent: Annotated[int | None, Option(help="Concurrent trials; 0: all that fit. [default: the space's]")] = None,
     model: Annotated[str, Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, Option("--no-register", help="Do not register the best bundle.")] = False,
 ) -> None:

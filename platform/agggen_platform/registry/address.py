@@ -52,9 +52,7 @@ def parse_address(address: str) -> ModelAddress:
 def check_name(name: str) -> str:
     """Returns `name`; raises RegistryError if it does not match `NAME`."""
     if not NAME.fullmatch(name):
-        raise RegistryError(
-            f"a model's name consists of letters, digits, '_', '-' and '.', as in agggen-2; not {name!r}"
-        )
+        raise RegistryError(f"a model's name consists of letters, digits, '_', '-', '.', as in agggen-2; not {name!r}")
     return name
 
 

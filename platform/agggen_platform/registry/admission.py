@@ -29,22 +29,20 @@ def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, s
     """
     folder = Folder(address)
     _check_names(folder)
-    path, actual_fingerprint = fetch(address, expected)
+    path, actual = fetch(address, expected)
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
-    return load(path), actual_fingerprint
+    return load(path), actual
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
     """The local path of the verified bundle at `address`, and its fingerprint; raises as `admit` does."""
     path = get_bundle(address)
-    actual_fingerprint = fingerprint(path)
-    if expected not in (None, actual_fingerprint):
-        raise BundleError(
-            f"{address} is not the expected bundle: its fingerprint is {actual_fingerprint}, not {expected}"
-        )
-    return path, actual_fingerprint
+    actual = fingerprint(path)
+    if expected not in (None, actual):
+        raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected}")
+    return path, actual
 
 
 def _check_names(folder: Folder) -> None:
@@ -68,8 +66,7 @@ def _check_stored(folder: Folder, path: Path) -> None:
 def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
     """Generates texts for two records on `device`, or has the critic judge a text; returns messages about faults.
 
-    The records are a chemical element, and one with the bundle's own predicates. Texts are also generated with
-    ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
+    Texts are also generated with ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
     """
     if isinstance(bundle, Critic):
         record = next(iter(elements_records("dev")))

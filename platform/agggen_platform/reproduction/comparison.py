@@ -34,11 +34,7 @@ class Comparison:
 
 
 def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
-    """Builds the rows of the table from our records and the published scores.
-
-    Raises ConfigError if records differ in test records, protocol, recipe, inference settings of a system, or signature
-    of a score; the message names the records.
-    """
+    """The rows of the table from our records and the published scores; raises ConfigError for incomparable records."""
     _check_comparable(table, records)
     our_rows = {system_row.name: row for system_row in table.system_rows if (row := _our_row(system_row, records))}
     rows: list[Row] = []

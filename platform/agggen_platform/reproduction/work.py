@@ -45,10 +45,8 @@ def reproduce(
 
     `overrides` apply to all trainings. `fresh`: evaluate again and replace the records; finished trainings are kept.
 
-    Raises:
-        ConfigError: an unknown setting, a setting that the table sets itself, or an existing record of another bundle,
-            recipe or inference setting.
-        CorpusError: a corpus is missing, or has another number of records than that of the published scores.
+    Raises ConfigError for settings that the table sets itself, or an existing record of another bundle, recipe or
+    inference setting; CorpusError if a corpus is missing or has another size than that of the published scores.
     """
     check_overrides(overrides)
     for model in MODELS:

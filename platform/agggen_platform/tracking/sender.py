@@ -41,10 +41,7 @@ class Sender:
         *,
         killed_size: int | None = None,
     ) -> None:
-        """`report` is called with messages for the user.
-
-        `killed_size`: the size in bytes of a dead process's log; if it is unchanged, the MLflow run becomes KILLED.
-        """
+        """`killed_size`: the size in bytes of a dead process's log; if it is unchanged, the run becomes KILLED."""
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._report_to, self._killed_size = uri, experiment, report, killed_size
         self.cursor = self._load()
@@ -273,9 +270,8 @@ class _SentSteps:
         step = event["step"]
 
         def is_new(name: str, value: float) -> bool:
-            return step > self._largest_before_start.get(name, -1) or (
-                step == 0 and self._values_at_zero.get(name) != value
-            )
+            is_changed = step == 0 and self._values_at_zero.get(name) != value
+            return is_changed or step > self._largest_before_start.get(name, -1)
 
         return event | {"values": {name: value for name, value in metric_values(event).items() if is_new(name, value)}}
 

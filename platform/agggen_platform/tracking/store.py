@@ -71,10 +71,7 @@ class Store:
     """A connection to MLflow and, after `open`, to one of its runs."""
 
     def __init__(self, uri: str, experiment: str, runs_dir: Path, rejected: Callable[[str], None]) -> None:
-        """Connects; creates the experiment and, in a new SQLite file, the schema. SQLite's artifacts are in `runs_dir`.
-
-        `rejected` is called with a message for each value or file that MLflow rejects; see `classify`.
-        """
+        """`rejected` is called with a message for each value or file that MLflow rejects."""
         self._rejected = rejected
         self._run_id = ""
         self._params: dict[str, str] = {}
@@ -99,11 +96,7 @@ class Store:
         return runs[0].info.run_id if runs else None
 
     def open(self, run_id: str | None, key: str, run_name: str, first_event: Event) -> tuple[str, bool]:
-        """Finds the MLflow run of a run log, or creates it; returns its id, and whether it replaces a deleted run.
-
-        `run_id`: the run to which the log was sent before. `key` identifies the run log, to find a run whose creation
-        MLflow did not confirm.
-        """
+        """Finds the run of a log, or creates it; returns its id, and whether it replaces a deleted one (`run_id`)."""
         from mlflow.exceptions import MlflowException
 
         run, is_replaced = None, False
@@ -115,7 +108,7 @@ class Store:
                     raise
             is_replaced = run is None or run.info.lifecycle_stage != "active"
         if run is None or is_replaced:
-            if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):
+            if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):  # MLflow did not confirm its creation
                 run = self._client.get_run(existing)
             else:
                 start = _milliseconds(first_event)

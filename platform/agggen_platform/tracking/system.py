@@ -1,7 +1,4 @@
-"""CPU, memory and GPU usage of this machine during a run, measured and named as MLflow's system metrics.
-
-The values are written to the run log, because MLflow's own thread loses them while its server does not answer.
-"""
+"""CPU, memory and GPU usage of this machine, in the run log: MLflow's own thread loses values if its server is down."""
 
 from __future__ import annotations
 

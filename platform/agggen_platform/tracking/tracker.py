@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agggen.config import Scalar
@@ -112,16 +111,13 @@ class Tracker:
                 f"install 'agggen[ray]' && agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))}"
             )
         if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}) and self._has_mlflow:
-            self._start_time = next(
-                (entry.event["time"] for entry in journal.entries(self.path) if entry.event), self._start_time
-            )
+            times = (entry.event["time"] for entry in journal.entries(self.path) if entry.event)
+            self._start_time = next(times, self._start_time)
             self._sender = Sender(self.path.parent, self.uri, self.experiment, self.parent, self._report)
             self._sender.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._system.stop()
         status, ended = _final_status(error)
         self._record("end", {"status": status, "ended": masked(ended)})

@@ -1,8 +1,6 @@
 """Events of a training run, and their receivers.
 
-Worker 0, or the job's process if there are no workers, turns callbacks of the training loop into `TrainingEvent`s.
 Workers send events and messages to the job through the actor `RunCoordinator`; `WorkerMonitor` handles the messages.
-`EventSink` passes all events to the run log, Prometheus, the progress display and early stopping.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def _locked(folder: Path) -> Iterator[None]:
 class StoreKeeper:
     """A `Checkpointer` that saves in a `CheckpointStore`; as a context manager, it waits for the last checkpoint.
 
-    `save` copies the trainer's state; a thread stores and verifies the copy. A newer copy replaces a pending one. An
-    error of the thread is raised by the next `save`, or at the end of the block.
+    A thread stores and verifies copies of the trainer's state. A newer copy replaces a pending one. An error of the
+    thread is raised by the next `save`, or at the end of the block.
     """
 
     def __init__(self, store: CheckpointStore, group: WorkerGroup, on_saved: Callable[[], None] = lambda: None) -> None:

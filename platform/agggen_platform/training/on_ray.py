@@ -85,11 +85,8 @@ def train_on_workers(
 ) -> None:
     """Trains both stages; their last checkpoints are then in `folder`. To be called inside `cluster_for_workers`.
 
-    Args:
-        folder: the run's folder, which all workers can access; `prepared` is the path of the examples in it.
-        samples: records for which texts are generated after each epoch.
-        claim: the claim on the folder; workers check it before they save a checkpoint.
-        stop: called a few times per second; training stops if it returns True or raises.
+    `prepared` is the path of the examples in `folder`, `samples` are records for which texts are generated after each
+    epoch; workers check `claim` before they save a checkpoint. Training stops if `stop` returns True or raises.
 
     Raises:
         StoppedError: `stop` returned True; the same call resumes training.

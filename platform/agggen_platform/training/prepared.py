@@ -62,9 +62,8 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
             "s3://bucket/prefix"
         )
     metadata = json.loads(content)
-    encoder = Encoder(
-        Vocabulary.from_json(metadata["vocabulary"]), tuple(metadata["predicates"]), metadata["max_group_size"]
-    )
+    vocabulary = Vocabulary.from_json(metadata["vocabulary"])
+    encoder = Encoder(vocabulary, tuple(metadata["predicates"]), metadata["max_group_size"])
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
 
         def download(key: str, name: str) -> Path:
