@@ -22,7 +22,7 @@ RegistryUri = Annotated[
     Option(
         "--registry",
         metavar="URI",
-        help="MLflow's address. [default: MLFLOW_REGISTRY_URI or MLFLOW_TRACKING_URI, else runs/mlflow.db]",
+        help="MLflow [default: MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI or runs/mlflow.db]",
     ),
 ]
 Model = Annotated[str, Argument(metavar="MODEL", help="A version: NAME/VERSION or NAME@ALIAS.")]

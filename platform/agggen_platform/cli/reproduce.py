@@ -17,11 +17,7 @@ def reproduce(
     overrides: Overrides = None,
     runs: Annotated[
         Path | None,
-        Option(
-            metavar="DIR",
-            callback=check_local,
-            help="The folder of runs and new records. [default: the records that agggen ships]",
-        ),
+        Option(metavar="DIR", callback=check_local, help="Folder of runs and records. [default: the shipped records]"),
     ] = None,
     seeds: Annotated[str | None, Option(metavar="SEED,...", help="Create missing records of these seeds.")] = None,
     fresh: Annotated[bool, Option(help="Evaluate again and replace the records; trained models are kept.")] = False,
