@@ -10,17 +10,8 @@ import typer
 from typer import Argument, Option
 
 from agggen.errors import ConfigError
-from agggen_platform.cli import console, own_data
+from agggen_platform.cli import console, own_data, records
 from agggen_platform.cli.options import Overrides
-from agggen_platform.cli.records import (
-    SHIPPED_BUNDLE,
-    BundleAddress,
-    Input,
-    Output,
-    RejectCollector,
-    output_lines,
-    write_line,
-)
 
 if TYPE_CHECKING:
     from agggen_platform.serving.config import ServeConfig
@@ -29,7 +20,7 @@ _POLL_SECONDS = 0.25
 
 
 def serve(
-    bundle: BundleAddress = SHIPPED_BUNDLE,
+    bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
     overrides: Overrides = None,
     address: Annotated[str | None, Option(metavar="ADDRESS", help="A cluster, or auto. [default: a local one]")] = None,
     follow: Annotated[
@@ -100,7 +91,7 @@ def _serve_until_signal(config: ServeConfig, address: str | None, follow: float)
 
 
 def studio(
-    bundle: BundleAddress = SHIPPED_BUNDLE,
+    bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
     overrides: Overrides = None,
     compare: Annotated[str | None, Option(metavar="BUNDLE", help="A second bundle, to show its texts, too.")] = None,
     browser: Annotated[bool, Option(help="Open the page in the browser.")] = True,
@@ -164,8 +155,8 @@ def serve_key(
 @own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def ask(
     url: Annotated[str, Argument(metavar="URL", help="The endpoint's address, like http://127.0.0.1:8000.")],
-    input: Input = "-",  # noqa: A002 - the option's name
-    output: Output = "-",
+    input: records.Input = "-",  # noqa: A002 - the option's name
+    output: records.Output = "-",
     plan: Annotated[str | None, Option(help="The plan of all texts, followed exactly.")] = None,
     complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
     level: Annotated[int | None, Option(min=1, help="Maximum number of triples in a fact.")] = None,
@@ -195,19 +186,19 @@ def ask(
         raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
     options: dict[str, Any] = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
     options = {name: value for name, value in options.items() if value is not None}
-    collector = RejectCollector(columns)
+    collector = records.RejectCollector(columns)
 
     def request_records() -> Iterator[dict[str, Any]]:
         for batch in collector.batches(input, lambda record: None):
             for record in batch:
                 yield {"id": record.id, "triples": record.as_dict()["triples"], **plan_field}
 
-    with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
+    with records.output_lines(output, input) as file, Client(url, deadline=deadline) as client:
         for answer in client.stream(request_records(), **options):
             if answer["status"] == "error":
                 collector.reject(input, answer["id"], answer["error"]["detail"])
                 continue
             collector.unknown_predicates.update(set(answer["texts"][0].get("unknown_predicates", ())))
             for rank, text in enumerate(answer["texts"], start=1):
-                write_line(file, {"id": answer["id"], **text} | ({"rank": rank} if n_best > 1 else {}))
+                records.write_line(file, {"id": answer["id"], **text} | ({"rank": rank} if n_best > 1 else {}))
         collector.report(output)

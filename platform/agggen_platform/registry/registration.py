@@ -36,11 +36,7 @@ def register(
     If a version at `bundle_address`, or at another address that still contains the bundle, is registered already, it
     is returned instead, and the alias does not change; `Version.new` is then False.
 
-    Args:
-        bundle_address: a folder or ``s3://...``.
-        metrics: metrics to store with the version, in addition to the bundle's.
-        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
-        uri: the registry's URI. Default: `registry_uri`.
+    `metrics` and `tags`, such as ``{"bundle.run": "webnlg-1"}``, are added to the bundle's; an empty tag removes one.
     """
     check_name(name)
     address = Folder(bundle_address).address
