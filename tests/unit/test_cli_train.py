@@ -95,7 +95,6 @@ def test_a_json_file_with_rows_is_data_and_not_a_preset(run: Run, tmp_path: Path
         (("elemnts",), "no preset is called 'elemnts'; did you mean elements?"),
         (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
         (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
-        (("tiny.yaml", "--name", ".."), "must be letters, digits"),
         (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs is not a folder of this machine"),
     ],
 )

@@ -11,16 +11,8 @@ from typer import Option
 
 from agggen.errors import ConfigError, CorpusError
 from agggen_platform.cli import console, own_data
+from agggen_platform.cli import records as cli_records
 from agggen_platform.cli.options import MetricNames, Overrides, check_local, split_names, warn_if_temporary
-from agggen_platform.cli.records import (
-    BundleAddress,
-    Device,
-    RunArchives,
-    is_remote,
-    output_lines,
-    valid_records,
-    write_line,
-)
 
 if TYPE_CHECKING:
     from agggen.evaluation.systems import MeasuredMetric
@@ -29,7 +21,7 @@ if TYPE_CHECKING:
 
 @own_data.with_column_options()
 def evaluate(
-    bundle: BundleAddress,
+    bundle: cli_records.BundleAddress,
     corpus: Annotated[str, Option(help="A corpus of the catalogue, a file or a folder.")],
     split: Annotated[str, Option(help="The split to evaluate; all: all records of a file.")] = "dev",
     out: Annotated[
@@ -46,8 +38,8 @@ def evaluate(
         Path | None,
         Option(metavar="DIR", callback=check_local, help="The folder of the run log. [default: the bundle's]"),
     ] = None,
-    run_archives: RunArchives = False,
-    device: Device = "cpu",
+    run_archives: cli_records.RunArchives = False,
+    device: cli_records.Device = "cpu",
     columns: own_data.ColumnValues = own_data.NO_COLUMNS,
     division_seed: own_data.DivisionSeed = 1,
     overrides: Overrides = None,
@@ -85,7 +77,7 @@ def evaluate(
         load_options={"seed": division_seed, **columns},
         note=console.note,
     )
-    parent = Path() if is_remote(bundle) else path.resolve().parent
+    parent = Path() if cli_records.is_remote(bundle) else path.resolve().parent
     address = out or str(parent / "evaluation" / task.name)
     warn_if_temporary(address, "--out")
     with evaluation.report_folder(address) as folder:
@@ -142,7 +134,7 @@ def score(
     check_output(json, [records, hypotheses, *([against] if against else [])])
     names = None if metrics is None else split_names(metrics)
     metrics_of(protocol, names, [])  # raises errors before the files are read
-    input_records = list(valid_records(records))
+    input_records = list(cli_records.valid_records(records))
     if unreferenced := [record.id for record in input_records if not record.references]:
         raise CorpusError(f"{records}, record {unreferenced[0]!r}: there is no reference text to score against")
     chosen_metrics = metrics_of(protocol, names, input_records)
@@ -154,8 +146,8 @@ def score(
     measured_scores = measure_system(protocol, chosen_metrics, input_records, texts, other_texts, tokenised, confidence)
     entries = {name: _score_entry(score) for name, score in measured_scores.items()}
     if json is not None:
-        with output_lines(json) as file:
-            write_line(file, entries)
+        with cli_records.output_lines(json) as file:
+            cli_records.write_line(file, entries)
     if json != "-":
         _print_entries(entries)
 
