@@ -131,8 +131,7 @@ class Sender:
         store = self._store
         while not self._abandoned.is_set() and (batch := self._batch()):
             self._send_batch(store, batch)
-        if self.parent is not None and not self.cursor.parented and (run_id := store.find(self.parent)):
-            store.set_parent(run_id)
+        if self.parent is not None and not self.cursor.parented and store.set_parent(self.parent):
             self.cursor.parented = True
             self._save()
         if self._sent_steps.is_running and self._killed_size == self.path.stat().st_size:

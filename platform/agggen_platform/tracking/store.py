@@ -75,21 +75,14 @@ class Store:
         self._rejected = rejected
         self._run_id = ""
         self._params: dict[str, str] = {}
+        folder = (runs_dir / "artifacts" / experiment).as_uri() if sqlite_file(uri) else None
+        tags = {"mlflow.experimentKind": "custom_model_development"}  # pages open with runs, not with prompts
         with schema_lock(uri):
             self._client = mlflow_client(uri)
-            self._experiment_id = self._experiment(experiment, runs_dir if sqlite_file(uri) else None)
-
-    def _experiment(self, name: str, runs_dir: Path | None) -> str:
-        folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
-        tags = {"mlflow.experimentKind": "custom_model_development"}  # pages open with runs, not with prompts
-        experiment = get_or_create_experiment(self._client, name, artifact_location=folder, tags=tags)
-        if experiment.lifecycle_stage != "active":
-            raise DeletedError(f"the experiment {name!r} was deleted in MLflow: restore it, or choose another")
-        return str(experiment.experiment_id)
-
-    def find(self, run_name: str) -> str | None:
-        """The id of the newest run of this name in the experiment; None if there is none."""
-        return self._search(f"attributes.run_name = '{run_name}'")
+            existing = get_or_create_experiment(self._client, experiment, artifact_location=folder, tags=tags)
+        if existing.lifecycle_stage != "active":
+            raise DeletedError(f"the experiment {experiment!r} was deleted in MLflow: restore it, or choose another")
+        self._experiment_id = str(existing.experiment_id)
 
     def _search(self, condition: str) -> str | None:
         runs = self._client.search_runs([self._experiment_id], condition, max_results=1)
@@ -168,8 +161,11 @@ class Store:
         if self._client.get_run(self._run_id).info.lifecycle_stage != "active":
             raise DeletedError("the run was deleted in MLflow")
 
-    def set_parent(self, run_id: str) -> None:
-        self._client.set_tag(self._run_id, "mlflow.parentRunId", run_id)
+    def set_parent(self, run_name: str) -> bool:
+        """Makes this run a child of the newest run of this name; returns whether there is one."""
+        if run_id := self._search(f"attributes.run_name = '{run_name}'"):
+            self._client.set_tag(self._run_id, "mlflow.parentRunId", run_id)
+        return run_id is not None
 
     def _set_tags(self, tags: dict[str, str]) -> None:
         from mlflow.entities import RunTag

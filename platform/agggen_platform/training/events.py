@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agggen.training.events import SendEvent, TrainingEvent
@@ -136,35 +136,31 @@ class WorkerMonitor:
         self._n_attempts, self._last_checkpoint, self._has_failed = self._n_attempts + 1, checkpoint, False
 
 
+@dataclass
 class EventSink:
     """Passes training events to run log, metrics, progress display and early stopping."""
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        meter: TrainingMetrics,
-        show: Callable[[TrainingEvent], None],
-        on_evaluation: Callable[[TrainingEvent], bool] | None,
-        stop: StopRequest,
-    ) -> None:
-        self._tracker, self._meter, self._show = tracker, meter, show
-        self._on_evaluation, self._stop = on_evaluation, stop
-        self._final_steps: dict[str, int] = {}  # number of updates of each stage that has ended
+    tracker: Tracker
+    meter: TrainingMetrics
+    show: Callable[[TrainingEvent], None]
+    on_evaluation: Callable[[TrainingEvent], bool] | None
+    stop: StopRequest
+    _final_steps: dict[str, int] = field(default_factory=dict)  # number of updates of each stage that has ended
 
     def send(self, event: TrainingEvent) -> None:
         """Logs and shows an event; requests a stop of training if `on_evaluation` returns True."""
-        self._meter.event(event)
+        self.meter.event(event)
         if event.metrics:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
-            self._tracker.log_metrics(values, step=event.step)
+            self.tracker.log_metrics(values, step=event.step)
         if event.kind == "evaluation":  # one metric for both stages, so that one curve shows the whole run
             # After a restart, a stage may end a second time.
             step = event.step + sum(steps for stage, steps in self._final_steps.items() if stage != event.stage)
-            self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
+            self.tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
         if event.kind == "end":
             self._final_steps[event.stage] = event.step
         if event.samples:
-            self._tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
-        self._show(event)
-        if event.kind == "evaluation" and self._on_evaluation is not None and self._on_evaluation(event):
-            self._stop.request()
+            self.tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
+        self.show(event)
+        if event.kind == "evaluation" and self.on_evaluation is not None and self.on_evaluation(event):
+            self.stop.request()
