@@ -32,3 +32,10 @@ def check_refused(result: tuple[int | str | None, str, str], code: int, message:
     actual, out, err = result
     assert (actual, out) == (code, ""), err
     assert err.startswith("error: ") and err.count("\n") == 1 and message in err, err
+
+
+def check_succeeds(result: tuple[int | str | None, str, str]) -> tuple[str, str]:
+    """Asserts exit code 0; returns stdout and stderr."""
+    code, out, err = result
+    assert code == 0, err
+    return out, err

@@ -23,16 +23,8 @@ def adjusted_bundle(
 ) -> Bundle:
     """The bundle in `folder` with changes; its `sources` include the fingerprint of the original bundle.
 
-    Args:
-        settings: overrides of inference settings, such as ``level=2``.
-        wordings: for each value, additional wordings that the strict check accepts.
-        phrases: sentences for predicates: a file (format: `read_templates`) or the name of a catalogue corpus whose
-            texts each express one triple.
-
-    Raises:
-        BundleError: `folder` contains no bundle, or the bundle was modified after it was saved.
-        ConfigError: an unknown setting, a value that the model does not allow, or an invalid file of sentences.
-        CorpusError: the corpus is not on this machine.
+    `wordings`: for each value, additional ones that the strict check accepts. `phrases`: sentences for predicates, a
+    file (format: `read_templates`) or the name of a catalogue corpus whose texts each express one triple.
     """
     bundle = load_bundle(folder)
     config = load_config(InferenceConfig, None, [*overrides_of(bundle.inference), *settings])

@@ -37,20 +37,15 @@ _SETTINGS = ("inference.verify=off", "inference.plans=3", "n_best=8", "unique=fa
 class Distillation:
     """The teacher models and the records for which they generate texts. The order of `teachers` has no effect.
 
-    Args:
-        data: the corpus; its reference texts are not used.
-        subsets: maximum number of records to add, each with a subset of a training record's triples.
-
-    Raises:
-        CorpusError: the split train or dev has no records.
+    The reference texts of `data` are not used. `subsets`: maximum number of records to add, each with a subset of a
+    training record's triples.
     """
 
     def __init__(self, teachers: Sequence[Model], data: Dataset, subsets: int, seed: int = 1) -> None:
         by_fingerprint = {teacher.fingerprint: teacher for teacher in teachers}
         self.teachers = [by_fingerprint[fingerprint] for fingerprint in sorted(by_fingerprint)]
-        self.train, self.dev = (
-            [replace(record, references=()) for record in records] for records in (data.train, data.dev)
-        )
+        splits = (data.train, data.dev)
+        self.train, self.dev = ([replace(record, references=()) for record in records] for records in splits)
         for split, records in (("train", self.train), ("dev", self.dev)):
             if not records:
                 raise CorpusError(f"{data.name}: {split} has no records; distillation needs train and dev")
@@ -77,14 +72,8 @@ class Distillation:
     ) -> Dataset:
         """Writes the texts and the corpus into the folder `out`, and returns the corpus.
 
-        Args:
-            actors: see `agggen_platform.sharded.config.ShardedConfig`.
-            progress: called after every shard of bulk generation.
-
-        Raises:
-            CorpusError: no record of a split has an accepted text.
-            ClaimedError: another process is writing to `out`.
-            JobError: see `agggen_platform.bulk.job.generate`.
+        `actors`: see `ShardedConfig`. Raises CorpusError if no record of a split has an accepted text, ClaimedError if
+        another process is writing to `out`.
         """
         out.mkdir(parents=True, exist_ok=True)
         with claim(Folder(str(out))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,11 +13,9 @@ from typing import Any
 from agggen.bundle import fingerprint, load_bundle
 from agggen.config import flatten, load_config, overrides_of
 from agggen.corpora.prepared import MANIFEST, describe, listed_parts
-from agggen.corpora.rejects import Reject
 from agggen.datasets import load_dataset
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
-from agggen.records import Record
 from agggen.report import Report
 from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate
@@ -25,9 +24,6 @@ from agggen.report.sections import TextMetrics, protocol_of
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line
-
-ALL = "all"
-"""The split name that selects all records of a file that is not divided into splits."""
 
 
 def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
@@ -38,28 +34,6 @@ def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
         metadata = describe(prepared_file)
         return metadata["corpus"], metadata["split"]
     return corpus, split
-
-
-def records_to_evaluate(
-    corpus: str, split: str, limit: int = 0, load_options: Mapping[str, Any] = MappingProxyType({})
-) -> tuple[list[Record], int, list[Reject]]:
-    """Reads the records of a split that have references.
-
-    Returns the first `limit` (0: all) of these records, their total number, and the rejects of the split.
-
-    Args:
-        split: a split's name, or ``all`` for all records of a file.
-        load_options: keyword arguments of `load_dataset`, such as the column names of a table.
-
-    Raises:
-        CorpusError: the corpus or split does not exist, or no record has a reference.
-    """
-    source = {ALL: corpus} if split == ALL and Path(corpus).is_file() else corpus
-    data = load_dataset(source, name=corpus, splits=(split,), **load_options)
-    records = [record for record in data.split(split) if record.references]
-    if not records:
-        raise CorpusError(f"{corpus} {split} has no reference texts to evaluate against")
-    return records[: limit or None], len(records), [reject for rejects in data.rejects.values() for reject in rejects]
 
 
 def task_of(
@@ -81,20 +55,22 @@ def task_of(
 
     Args:
         bundle: the bundle's address; `path` is its folder on this machine.
-        corpus, split, limit, load_options: see `records_to_evaluate`.
+        split: a name, or ``all`` for all records of a file; of it, the first `limit` (0: all) records with references.
+        load_options: keyword arguments of `load_dataset`, such as the column names of a table.
         overrides: overrides of the bundle's inference settings.
         protocol, metrics: see `TextMetrics`. [default: the protocol of published results on the corpus]
         note: receives a message if records cannot be read.
 
-    Raises:
-        BundleError: `path` contains no bundle, or the bundle was modified after it was saved.
-        ConfigError: a setting, protocol or metric does not exist or cannot be computed here.
-        CorpusError: the corpus or split does not exist, or no record has a reference.
+    Raises ConfigError if a setting, protocol or metric does not exist or cannot be computed here.
     """
     loaded_bundle = load_bundle(path)
     config = load_config(InferenceConfig, None, [*overrides_of(loaded_bundle.inference), *overrides])
-    records, split_size, rejects = records_to_evaluate(corpus, split, limit, load_options)
-    if rejects:
+    source = {"all": corpus} if split == "all" and Path(corpus).is_file() else corpus
+    data = load_dataset(source, name=corpus, splits=(split,), **load_options)
+    records = [record for record in data.split(split) if record.references]
+    if not records:
+        raise CorpusError(f"{corpus} {split} has no reference texts to evaluate against")
+    if rejects := list(chain(*data.rejects.values())):
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
     catalogue_corpus, catalogue_split = catalogue_names(corpus, split)
     return Task(
@@ -103,8 +79,8 @@ def task_of(
         address=bundle,
         corpus=catalogue_corpus,
         split=catalogue_split,
-        records=records,
-        split_size=split_size,
+        records=records[: limit or None],
+        split_size=len(records),
         config=config,
         metrics=TextMetrics(protocol or protocol_of(catalogue_corpus), metrics),
         command=command_line(),
@@ -117,9 +93,7 @@ def task_of(
 def report_folder(address: str) -> Iterator[Path]:
     """Yields the folder of a report; for a store, a local copy that is uploaded if the block raises no error.
 
-    Raises:
-        ConfigError: from the block; the copy's path in the message is replaced by `address`.
-        StorageError: the store refused access or did not answer.
+    In the message of a ConfigError of the block, the copy's path is replaced by `address`.
     """
     if "://" not in address:
         yield Path(address)

@@ -1,11 +1,4 @@
-"""The settings of a training job.
-
-A `JobConfig` is a `RunConfig`, which alone determines the run's name and the model, plus settings of the cluster,
-storage and tracking. The same model can therefore be trained on a laptop or a cluster:
-
-    config = load_config(JobConfig, "webnlg", ["cluster.workers=2", "storage.url=s3://models/runs"])
-    run_config_of(config)    # the RunConfig
-"""
+"""The settings of a training job: a `RunConfig`, which alone determines the run's name and the model, and the rest."""
 
 from __future__ import annotations
 

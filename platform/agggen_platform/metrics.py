@@ -75,7 +75,6 @@ class JobMetrics:
         self._thread: threading.Thread | None = None
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        """Sets a gauge; ignores infinite values and NaN."""
         if not math.isfinite(value):
             return
         metric = _BY_NAME[name]
@@ -89,7 +88,6 @@ class JobMetrics:
             self._thread.start()
 
     def add(self, name: str, amount: float, **labels: str) -> None:
-        """Increments a counter by `amount`; ignores amounts that are not above 0."""
         if amount > 0:
             _record(_BY_NAME[name], amount, self._labels | labels)
 
@@ -136,14 +134,7 @@ class TrainingMetrics(JobMetrics):
             if f"{split}_loss" in values:
                 self.set("training_loss_nats", values[f"{split}_loss"], stage=stage, split=split)
 
-    def workers(self, count: int) -> None:
-        self.set("training_workers", count)
-
-    def restarted(self) -> None:
-        self.add("training_restarts", 1)
-
     def checkpoint(self, timestamp: float) -> None:
-        """Sets the time of the last verified checkpoint, in Unix seconds."""
         self.set("training_checkpoint_timestamp_seconds", timestamp)
 
 

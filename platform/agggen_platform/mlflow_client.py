@@ -1,7 +1,4 @@
-"""The MLflow client for tracking and the model registry, with timeouts of seconds.
-
-Models are stored as plain files. MLflow's model flavors are not used, because MLflow loads them with pickle.
-"""
+"""The MLflow client for tracking and the model registry, with timeouts of seconds."""
 
 from __future__ import annotations
 

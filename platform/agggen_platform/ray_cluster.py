@@ -18,14 +18,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from agggen.errors import AggGenError
 from agggen_platform.extras import require
 
-OBJECT_STORE_BYTES = 256 << 20
-"""Size of a local cluster's object store; Ray's default is a third of the machine's memory."""
 _CONNECT_SECONDS = 5.0
 
 
@@ -37,8 +34,6 @@ class ClusterError(AggGenError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that this process is connected to."""
-
     cpus: float
     gpus: float
     local: bool  # whether this process started the cluster
@@ -52,13 +47,10 @@ def connected(
 
     Args:
         address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start a local one.
-        cpus: number of CPUs of a local cluster; by default all CPUs of the machine.
-        gpus: number of GPUs of a local cluster; by default all GPUs of the machine.
+        cpus, gpus: numbers of a local cluster; by default all of the machine.
         dashboard: whether a local cluster has a dashboard. Without it, workers of a dead trial keep their CPUs.
 
-    Raises:
-        ConfigError: Ray is not installed.
-        ClusterError: nothing answers at the address, or a local cluster does not start.
+    Raises ClusterError if nothing answers at the address, or a local cluster does not start.
     """
     local = starts_cluster(address)
     if local:
@@ -77,7 +69,7 @@ def connected(
                 num_cpus=cpus,
                 num_gpus=gpus,
                 include_dashboard=dashboard,
-                object_store_memory=OBJECT_STORE_BYTES,
+                object_store_memory=256 << 20,  # by default, a third of the machine's memory
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
@@ -85,9 +77,8 @@ def connected(
             check_reachable(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises a plain Exception if its processes start too slowly
-        problem = (
-            "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
-        )
+        missing = f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
+        problem = "a local Ray cluster does not start" if local else missing
         raise ClusterError(f"{problem}: {str(error).strip().splitlines()[0]}") from error
     try:
         yield _cluster(local)
@@ -135,20 +126,14 @@ def _cluster(local: bool) -> Cluster:
 
 
 def _enable_token_authentication() -> None:
-    """Enables token authentication for clusters that this process starts, unless the user has configured it."""
-    if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
+    """Creates a token for clusters that this process starts, unless the user has configured one."""
+    if os.environ.keys() & {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
         return
-    # RAY_AUTH_MODE has no effect if Ray is already imported. If only the token is set, ray.init enables token
-    # authentication for this process and its cluster.
-    os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file())
-
-
-@cache
-def _token_file() -> Path:
-    """A file with a new token that only this user can read; deleted when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="agggen-ray-"))  # 0700
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "token"
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secrets.token_hex(32))
-    return path
+    path.touch(0o600)
+    path.write_text(secrets.token_hex(32), encoding="utf-8")
+    # RAY_AUTH_MODE has no effect if Ray is already imported. If only the token is set, ray.init enables token
+    # authentication for this process and its cluster.
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)

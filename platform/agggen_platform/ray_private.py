@@ -77,10 +77,7 @@ def cluster_nodes() -> list[dict[str, float]]:
 
 
 def keep_credentials_from_trials() -> None:
-    """Stops Tune from copying AWS keys into the trials' runtime environment, which Ray logs and its dashboard shows.
-
-    Trials then use the AWS variables of their node, like all other tasks.
-    """
+    """Stops Tune from copying AWS keys into the trials' runtime environment, which Ray logs and its dashboard shows."""
     from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
 
     ENV_VARS_TO_PROPAGATE.difference_update([name for name in ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")])

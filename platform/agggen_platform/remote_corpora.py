@@ -13,12 +13,7 @@ from agggen_platform.storage.folder import Folder
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
-    """Reads `splits` (default: all) of a corpus that `agggen prepare` or `agggen segment` wrote to a store.
-
-    Raises:
-        CorpusError: a split is missing or damaged.
-        StorageError: the store refused access or did not answer, or the disk is full.
-    """
+    """Reads `splits` (default: all) of a corpus that `agggen prepare` or `agggen segment` wrote to a store."""
     folder = Folder(address)
     with tempfile.TemporaryDirectory(prefix="agggen-corpus-") as scratch:
         copy = Folder(scratch)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Run
+from tests.command import Run, check_succeeds
 from tests.unit.cli_write.examples import COMMAND, json_lines, parsed
 
 GOOD, BAD = "Silicon is in period 3 and group 14.", "Silicon <b>is</b> in period 3, found by Marie Curie."
@@ -25,8 +25,7 @@ def test_texts_are_read_from_lines_objects_and_records(run: Run) -> None:
     sources = [(records, lines), (records, objects), (both,), (json_lines(Path("references.jsonl"), references),)]
     outputs = []
     for source in sources:
-        code, out, err = run("check", *source, "--json", "out.jsonl")
-        assert code == 0, err
+        out, err = check_succeeds(run("check", *source, "--json", "out.jsonl"))
         outputs.append(Path("out.jsonl").read_text())
         assert out.splitlines()[1].startswith("b\t")  # riskiest first
         assert "2 texts; strict check: 1 state every value in full, 1 have no fault" in err
@@ -41,8 +40,7 @@ def test_texts_are_read_from_lines_objects_and_records(run: Run) -> None:
 
 def test_a_table_names_its_columns(run: Run) -> None:
     Path("outputs.csv").write_text(f'name,period,group,output\nSilicon,3,14,"{GOOD}"\n')
-    code, out, err = run("check", "outputs.csv", "--text", "output", "--json", "-")
-    assert code == 0, err
+    out, _ = check_succeeds(run("check", "outputs.csv", "--text", "output", "--json", "-"))
     assert json.loads(out)["text"] == GOOD
 
 
@@ -100,8 +98,7 @@ def test_scores_are_compared_with_ratings(run: Run) -> None:
 
 
 def test_a_critic_is_trained_and_used(run: Run) -> None:
-    code, out, err = run("train-critic", "--corpora", "elements", "--steps", "2", "--out", "critic")
-    assert code == 0, err
+    out, _ = check_succeeds(run("train-critic", "--corpora", "elements", "--steps", "2", "--out", "critic"))
     assert out.splitlines()[-1] == "critic"
     path = json_lines(Path("both.jsonl"), [{"triples": TRIPLES, "text": GOOD}])
     assert [run("check", path, "--critic", critic)[0] for critic in ("critic", "absent")] == [0, 3]

@@ -10,7 +10,7 @@ from agggen_platform.cli import console, corpora
 from agggen_platform.cli.main import main
 from agggen_platform.cli.shards import shard_progress
 from agggen_platform.sharded.driver import Progress
-from tests.command import Run
+from tests.command import Run, check_succeeds
 
 
 @pytest.fixture
@@ -25,8 +25,7 @@ def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_list_shows_which_corpora_are_present(toy_home: Path, run: Run) -> None:
-    code, out, err = run("corpora", "list")
-    assert code == 0
+    out, err = check_succeeds(run("corpora", "list"))
     table = [line.split("\t") for line in out.splitlines()]
     assert table[0][:4] == ["name", "present", "splits", "licence"]
     here = {row[0]: row[1] for row in table[1:]}

@@ -18,7 +18,7 @@ from agggen_platform import evaluation
 from agggen_platform.cli.options import warn_if_temporary
 from agggen_platform.evaluation import report_folder
 from agggen_platform.storage.folder import Folder
-from tests.command import Run
+from tests.command import Run, check_refused, check_succeeds
 from tests.tiny_models import save_tiny_bundle
 from tests.unit.cli_write.examples import json_lines, parsed
 
@@ -60,12 +60,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def evaluated(run: Run, bundle: Path, *more: object) -> tuple[str, str]:
-    code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", *more)
-    assert code == 0, err
-    return out, err
-
-
-# --- what is written -------------------------------------------------------------------------------------------------
+    return check_succeeds(run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", *more))
 
 
 def test_a_report_has_scores_texts_and_settings_which_are_logged(run: Run, bundle: Path) -> None:
@@ -98,8 +93,8 @@ def test_a_report_has_scores_texts_and_settings_which_are_logged(run: Run, bundl
 def test_the_texts_of_a_report_can_be_scored_again_and_other_settings_do_not_replace_it(run: Run, bundle: Path) -> None:
     evaluated(run, bundle)
     json_lines(Path("gold.jsonl"), [record.as_dict() for record in elements_records("dev")][:4])
-    code, _, err = run("score", "--records", "gold.jsonl", "--hypotheses", "report/records.jsonl", "--json", "s.json")
-    assert code == 0, err
+    files = ("--records", "gold.jsonl", "--hypotheses", "report/records.jsonl", "--json", "s.json")
+    check_succeeds(run("score", *files))
     scores = json.loads(Path("s.json").read_text(encoding="utf-8"))
     sections = loaded(Path("report"))["scores"]
     measured = {m["name"]: m for key in ("plain", "faithfulness") for m in sections[key]["measures"]}
@@ -128,8 +123,8 @@ def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tm
     test = [item for item in load("e2e", "test") if isinstance(item, Record)]
     bundle = save(tmp_path / "e2e" / "bundle", test[:40], "e2e")
     quick = ("plans=1", "beam.beam=1", "beam.max_fact_tokens=3", "verify=off")
-    code, _, err = run("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", "-o", "r", *quick)
-    assert code == 0, err
+    evaluate = ("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", *quick)
+    check_succeeds(run(*evaluate, "-o", "r"))
     report = loaded(Path("r"))
     table = {row["system"]: row for row in report["published"]}
     assert {"AggGen", "TGen", "TGen+", "Transformer"} <= set(table)
@@ -137,14 +132,10 @@ def test_a_report_on_e2e_has_the_published_systems(run: Run, data_home: Path, tm
     measures = {m["name"]: m["value"] for part in report["scores"].values() for m in part["measures"]}
     assert table["this report"]["ser.ser"] == measures["ser.ser"]
     assert "Ours: protocol e2e on raw texts (bleu" in report["published_note"]
-    part = run("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", "--limit", "9", *quick)
-    assert part[0] == 0
+    check_succeeds(run(*evaluate, "--limit", "9"))
     partial = loaded(next((tmp_path / "e2e" / "evaluation").iterdir()))
     assert partial["published"] is None
     assert "of all 630 records; these are of 9" in partial["published_note"]
-
-
-# --- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,19 +157,14 @@ def test_invalid_options_are_refused_before_anything_is_written(
     monkeypatch.setattr("agggen.report.evaluate.generate_outputs", None)  # options are checked first
     Path("taken").write_text("x")
     Path("empty").mkdir()
-    code, out, err = run("evaluate", bundle, *options)
-    assert (code, out, err.startswith("error: "), message in err) == (2, "", True, True), err
-
-
-# --- METEOR without Java ---------------------------------------------------------------------------------------------
+    check_refused(run("evaluate", bundle, *options), 2, message)
 
 
 def test_without_java_a_report_on_slots_is_written_without_meteor(
     run: Run, bundle: Path, restaurants: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, out, err = run("evaluate", bundle, "--corpus", restaurants)
-    assert code == 0, err
+    out, err = check_succeeds(run("evaluate", bundle, "--corpus", restaurants))
     folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
     assert folder.parent == bundle.parent / "evaluation"
     assert folder.name.startswith("e2e-dev-")  # from the file's metadata, not from the folder's name
@@ -192,9 +178,6 @@ def test_without_java_a_report_on_slots_is_written_without_meteor(
     assert "not computed" in (folder / "report.html").read_text(encoding="utf-8")
     code, _, err = run("evaluate", bundle, "--corpus", restaurants, "-o", "requested", "--metrics", "meteor")
     assert (code, "Java" in err, Path("requested").exists()) == (2, True, False)
-
-
-# --- the run log -----------------------------------------------------------------------------------------------------
 
 
 def test_the_run_log_is_in_the_folder_of_the_training(tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ import pytest
 
 from agggen.facts.clauses import ClauseSegmenter
 from agggen_platform.cli.facts import bracketed
-from tests.command import Run
+from tests.command import Run, check_refused, check_succeeds
 from tests.unit.facts.role_notation import sentence
 
 
 def test_facts_of_a_text(run: Run) -> None:
     text = "Bolt, who was drawn by Gary Cohn, is a comic character."
-    code, out, err = run("facts", "inspect", text, "--facts", "clauses")
-    assert code == 0
+    out, err = check_succeeds(run("facts", "inspect", text, "--facts", "clauses"))
     (facts,) = ClauseSegmenter().segment([text])
     assert len(facts) > 1
     assert out.splitlines() == [text, *(f"  {n}. {fact.strip()}" for n, fact in enumerate(facts, start=1))]
@@ -30,8 +29,7 @@ def test_the_shipped_tagger_is_the_default_and_levels_differ(run: Run) -> None:
 
 def test_facts_of_a_corpus_with_their_triples(run: Run) -> None:
     words = ("--corpus", "elements", "--record", "elements-dev-Ne-01", "--limit", "2", "--facts", "clauses")
-    code, shown, _ = run("facts", "inspect", *words)
-    assert code == 0
+    shown, _ = check_succeeds(run("facts", "inspect", *words))
     assert shown.count("elements-dev-Ne-01: ") == 2
     assert "[discoveryPlace" in shown
 
@@ -61,5 +59,4 @@ def test_a_frame_in_an_argument_keeps_its_position() -> None:
     ],
 )
 def test_invalid_arguments_are_refused(arguments: tuple[str, ...], message: str, run: Run) -> None:
-    code, _, err = run("facts", "inspect", *arguments)
-    assert (code, message in err) == (2, True)
+    check_refused(run("facts", "inspect", *arguments), 2, message)

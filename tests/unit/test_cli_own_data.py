@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agggen import load_dataset, load_model
-from tests.command import Run
+from tests.command import Run, check_refused, check_succeeds
 
 NAMES = ("Aromi", "Zizzi", "Mill", "Blue Door", "Żubr", "Cotto", "Strada", "Oda", "Nils", "Ida", "Per", "Liv")
 TINY = (
@@ -31,8 +31,7 @@ COLUMNS = ("--id", "key", "--subject", "film", "--text", "plot", "--ignore", "ur
 
 
 def test_prepare_reports_on_the_data_and_writes_a_corpus(run: Run) -> None:
-    code, out, err = run("prepare", "films.csv", "--out", "films", *COLUMNS)
-    assert code == 0, err
+    out, err = check_succeeds(run("prepare", "films.csv", "--out", "films", *COLUMNS))
     assert out.startswith("split\trecords\ttexts\ttriples\ntrain\t10\t10\t10\ndev\t1\t1\t1\ntest\t1\t1\t1\n")
     assert "year\t10\t10\t0%" in out
     assert "- rows that could not be read: 1, such as films.csv:14: record '99': not UTF-8: byte 0xe9" in out
@@ -79,8 +78,7 @@ def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
         (("plan", bundle, "-i", "triples.jsonl", "--subject", "film"), "options that name columns need a table"),
         (("evaluate", bundle, "--corpus", "films.csv", "--subject", "movie"), "films.csv has no column 'movie'"),
     ):
-        code, _, err = run(*arguments)
-        assert code == 2 and message in err
+        check_refused(run(*arguments), 2, message)
     Path("new.csv").write_text("name,year\nAlien,1979\n", encoding="utf-8")
     Path("new.jsonl").write_text('{"name": "Heat", "year": 1995}\n', encoding="utf-8")
     for place, name, year in ((Path(bundle).parent, "new.csv", "1979"), (model.path, "new.jsonl", "1995")):
@@ -101,17 +99,12 @@ def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("prepare", "films.csv", "-o", "x", "--text", "plott"), "films.csv has no column 'plott'; it has"),
         (("prepare", "films.csv", "-o", "x", "--rename", "year"), "--rename takes COLUMN=PREDICATE"),
         (("prepare", "none.csv", "-o", "x"), "cannot read none.csv: there is no such file"),
-        (
-            ("train", "elements", "--text", "plot"),
-            "options that name columns need data, and elements is read as a preset",
-        ),
+        (("train", "elements", "--text", "plot"), "options that name columns need data, and elements is read as"),
         (("train", "none.csv"), "cannot read none.csv: there is no such file"),
     ],
 )
 def test_invalid_calls_print_one_error_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "") and err.startswith("error: ") and message in err
+    check_refused(run(*arguments), 2, message)
     assert not Path("x").exists() and not Path("runs").exists()

@@ -8,7 +8,7 @@ import pytest
 from agggen.corpora.prepared import write_records
 from agggen.evaluation.values import VALUE_METRICS, check_values
 from agggen.records import Record
-from tests.command import Run
+from tests.command import Run, check_refused, check_succeeds
 from tests.unit.cli_write.examples import json_lines
 from tests.unit.score_files import corpus_scores, score_texts
 
@@ -51,8 +51,7 @@ def test_an_empty_line_is_a_text_and_is_reported(system: Run) -> None:
 def test_intervals_and_another_system(system: Run) -> None:
     Path("other.txt").write_text("Mill serves Thai food.\nMill is by the riverside.\n", encoding="utf-8")
     arguments = ("--confidence", "--against", "other.txt", "--metrics", "bleu,ter", "--json", "out.json")
-    code, out, _ = system(*SCORE, *arguments)
-    assert code == 0
+    out, _ = check_succeeds(system(*SCORE, *arguments))
     rows = [line.split("\t") for line in out.splitlines()]
     compared = ["against", "difference", "difference low", "difference high", "p"]
     assert rows[0] == ["score", "value", "low", "high", *compared, "signature", "test"]
@@ -69,8 +68,7 @@ def test_what_the_other_commands_write_can_be_scored(system: Run) -> None:
     first, second = "It is Thai.", "It is by the riverside."
     json_lines(Path("texts.jsonl"), [{"id": "2", "text": second, "rank": 1}, {"id": "1", "text": first}])
     Path("texts.txt").write_text(f"{first}\n{second}", encoding="utf-8")
-    code, from_lines, _ = system(*SCORE)
-    assert code == 0
+    from_lines, _ = check_succeeds(system(*SCORE))
     arguments = ("score", "--records", "records.parquet", "--hypotheses", "texts.jsonl")
     assert system(*arguments) == (0, from_lines, "")
 
@@ -81,9 +79,8 @@ def test_invalid_texts_are_exit_code_2_and_do_not_change_the_output(system: Run,
     Path("texts.txt").write_text("one\n", encoding="utf-8")
     Path("out.json").write_text("{}", encoding="utf-8")
     arguments = ["--hypotheses", "good.txt", option, "texts.txt"]  # of two --hypotheses the last one is used
-    code, out, err = system("score", "--records", "records.jsonl", *arguments, "--json", "out.json")
-    assert (code, out) == (2, "")
-    assert err.startswith("error: texts.txt ends after line 1, but records.jsonl has 2 records")
+    result = system("score", "--records", "records.jsonl", *arguments, "--json", "out.json")
+    check_refused(result, 2, "texts.txt ends after line 1, but records.jsonl has 2 records")
     assert Path("out.json").read_text(encoding="utf-8") == "{}"
     assert not list(Path().glob("*.tmp"))
 
@@ -94,13 +91,11 @@ def test_invalid_texts_are_exit_code_2_and_do_not_change_the_output(system: Run,
         ("r.csv", "id,subject,predicate,object\n1,Mill,food,Thai\n", "r.csv, record '1': there is no reference text"),
         ("r.jsonl", "\n\n", "r.jsonl contains no records"),
         ("r.jsonl", f"{json.dumps(RECORDS[0])}\n{{bad\n", "r.jsonl:2: not JSON at column 2"),
-        ("r.jsonl", f"{json.dumps(RECORDS[0])}\n" * 2, "r.jsonl:2: record '1': line 1 has the same id"),
     ],
 )
 def test_every_record_must_be_valid(system: Run, name: str, content: str, message: str) -> None:
     Path(name).write_text(content, encoding="utf-8")
-    code, _, err = system("score", "--records", name, "--hypotheses", "texts.txt")
-    assert (code, message in err) == (2, True), err
+    check_refused(system("score", "--records", name, "--hypotheses", "texts.txt"), 2, message)
 
 
 @pytest.mark.parametrize(
@@ -116,5 +111,4 @@ def test_every_record_must_be_valid(system: Run, name: str, content: str, messag
     ],
 )
 def test_options_are_checked_before_anything_is_read(system: Run, arguments: tuple[str, ...], message: str) -> None:
-    code, _, err = system("score", "--records", "records.jsonl", "--hypotheses", "missing.txt", *arguments)
-    assert (code, message in err) == (2, True), err
+    check_refused(system("score", "--records", "records.jsonl", "--hypotheses", "missing.txt", *arguments), 2, message)

@@ -12,7 +12,7 @@ from agggen.config import config_hash, load_config
 from agggen.run import RunConfig
 from agggen.training.events import TrainingEvent
 from agggen.training.progress import ProgressLines
-from tests.command import Run, command
+from tests.command import Run, check_succeeds, command
 from tests.unit.training.toy import RECORDS, write_corpus
 
 PRESET = """\
@@ -44,8 +44,7 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 
 def test_a_finished_run_is_not_trained_again(run: Run, folder: Path) -> None:
-    code, out, err = run("tiny.yaml", "--name", "first")
-    assert code == 0
+    out, err = check_succeeds(run("tiny.yaml", "--name", "first"))
     bundle = folder / out.strip()
     assert bundle == folder / "runs" / "first" / "bundle"
     lines = err.splitlines()
@@ -68,8 +67,7 @@ def test_a_finished_run_is_not_trained_again(run: Run, folder: Path) -> None:
 
 def test_print_config_prints_a_preset_and_trains_nothing(run: Run, folder: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    code, out, err = run("tiny.yaml", "model.dropout=0.3", "--print-config", "--runs", str(runs))
-    assert code == 0
+    out, err = check_succeeds(run("tiny.yaml", "model.dropout=0.3", "--print-config", "--runs", str(runs)))
     config = json.loads(out)
     assert err == f"{config_hash(load_config(RunConfig, 'tiny.yaml', ['model.dropout=0.3']))}\n"
     assert config["cluster"]["workers"] == 0
@@ -84,8 +82,7 @@ def test_a_json_file_with_rows_is_data_and_not_a_preset(run: Run, tmp_path: Path
     rows = [record.as_dict() for record in RECORDS]
     path = tmp_path / "restaurants.json"
     path.write_text(json.dumps({"train": rows[:8], "dev": rows[8:]} if divided else rows))
-    code, out, err = run(str(path), "--print-config")
-    assert code == 0, err
+    out, _ = check_succeeds(run(str(path), "--print-config"))
     assert json.loads(out)["corpus"]["name"] == str(path)
 
 
@@ -95,7 +92,6 @@ def test_a_json_file_with_rows_is_data_and_not_a_preset(run: Run, tmp_path: Path
         (("elemnts",), "no preset is called 'elemnts'; did you mean elements?"),
         (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
         (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
-        (("tiny.yaml", "--name", ".."), "must be letters, digits"),
         (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs is not a folder of this machine"),
     ],
 )

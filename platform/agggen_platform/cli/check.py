@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from agggen.errors import CorpusError, RecordError
 from agggen_platform.cli import console, own_data
+from agggen_platform.cli.evaluate import check_output
 from agggen_platform.cli.options import split_names
 from agggen_platform.cli.records import output_lines, valid_records, write_line
 
@@ -19,15 +21,11 @@ if TYPE_CHECKING:
     from agggen.records import Record
     from agggen.verification.critic.critic import Critic
 
-CriticAddress = Annotated[
-    str, Option("--critic", metavar="ADDRESS", help="A critic that train-critic wrote: a folder, s3:// or models:/.")
-]
-
 
 @own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def check(
     records: Annotated[
-        Path, Argument(metavar="RECORDS", help="Records: .jsonl, .csv, .json or .parquet, with or without texts.")
+        Path, Argument(metavar="RECORDS", help="Records with or without texts: .jsonl, .csv, .json or .parquet.")
     ],
     texts: Annotated[
         Path | None,
@@ -37,7 +35,9 @@ def check(
     report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, the riskiest text first.")] = None,
     review: Annotated[Path | None, Option(metavar="FILE", help="Write a CSV of the riskiest texts, to edit.")] = None,
     worst: Annotated[int, Option(min=0, help="Number of the riskiest texts to print and review.")] = 10,
-    critic: CriticAddress = "included",
+    critic: Annotated[
+        str, Option(metavar="ADDRESS", help="A critic that train-critic wrote: a folder, s3:// or models:/.")
+    ] = "included",
     meta_evaluate: Annotated[
         bool, Option("--meta-evaluate", help="RECORDS have human ratings: compare scores with them.")
     ] = False,
@@ -60,7 +60,6 @@ def check(
     from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
     from agggen.report.review import check_review, write_review
-    from agggen_platform.cli.score import check_output
     from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
@@ -79,7 +78,7 @@ def check(
         input_texts = read_texts(texts, [record.id for record in input_records], records)
     checks = check_all(input_records, input_texts, critic=loaded_critic)
     if json is not None:
-        with output_lines(json, str(records)) as file:
+        with output_lines(json) as file:
             for entry in checks:
                 write_line(file, entry.as_dict())
     if report is not None:
@@ -94,11 +93,7 @@ def check(
 
 
 def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
-    """The texts of a file, and the record of each text.
-
-    Raises CorpusError if a record is invalid or has no text, or if the file has no records.
-    """
-    from agggen.errors import CorpusError, RecordError
+    """The texts of a file, and the record of each text."""
     from agggen.evaluation.files import json_objects
     from agggen.records import Record
 
@@ -175,24 +170,19 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     rows = []
     for name, values in scores.items():
         result = agreement(ratings, values)
-        cells = []
-        for correlations in (result.per_text, result.per_system):
-            cells += [f"{correlations[key]:.3f}" if key in correlations else "" for key in DIMENSIONS]
-        rows.append((name, *cells))
-    console.print_table(
-        ["score", *DIMENSIONS, *(f"{dimension}, systems" for dimension in DIMENSIONS)],
-        rows,
-        f"Pearson correlation with ratings of {len(ratings):,} texts of {len(systems)} systems",
-    )
+        pairs = [(scale, key) for scale in (result.per_text, result.per_system) for key in DIMENSIONS]
+        rows.append((name, *(f"{scale[key]:.3f}" if key in scale else "" for scale, key in pairs)))
+    columns = ["score", *DIMENSIONS, *(f"{dimension}, systems" for dimension in DIMENSIONS)]
+    title = f"Pearson correlation with ratings of {len(ratings):,} texts of {len(systems)} systems"
+    console.print_table(columns, rows, title)
     if all("Correctness" in text.ratings for text in ratings):
         for name, passed in (
             ("no fault (strict check)", [not entry.faults for entry in checks]),
             (f"risk of at most {RISK_THRESHOLD}", [entry.risk <= RISK_THRESHOLD for entry in checks]),
         ):
             pass_rate, incorrect_rate = passed_but_incorrect(ratings, passed)
-            console.note(
-                f"{name}: {pass_rate:.1%} of the texts pass; people call {incorrect_rate:.1%} of these incorrect"
-            )
+            rates = f"{pass_rate:.1%} of the texts pass; people call {incorrect_rate:.1%} of these incorrect"
+            console.note(f"{name}: {rates}")
 
 
 def train_critic(
@@ -229,12 +219,9 @@ def train_critic(
             for record in split_rejects(load("rel2text", split))[0]
             for triple in record.triples
         }
-        corrupted_texts = read_corrupted(data_home() / "rel2text/rel2text_raw_annotated.tsv", held_out_predicates)
-        wrong_examples = (
-            to_example([(triple.subject, triple.predicate, triple.object)], text, WRONG)
-            for triple, text in corrupted_texts
-        )
-        train += [example for example in wrong_examples if example is not None]
+        for triple, text in read_corrupted(data_home() / "rel2text/rel2text_raw_annotated.tsv", held_out_predicates):
+            example = to_example([(triple.subject, triple.predicate, triple.object)], text, WRONG)
+            train += [] if example is None else [example]
     console.note(f"Training on {len(train):,} texts")
 
     def print_loss(step: int, loss: float) -> None:
@@ -246,7 +233,6 @@ def train_critic(
     critic = train_critic(train, dev, config, sources=sources, progress=print_loss)
     critic.save(out)
     write_manifest(out, CRITIC_FILES)
-    console.print_table(
-        ["measure", "dev, with synthetic errors"], [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
-    )
+    rows = [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
+    console.print_table(["measure", "dev, with synthetic errors"], rows)
     console.echo(str(out))

@@ -1,8 +1,4 @@
-"""Output of commands: results on stdout, messages on stderr.
-
-Progress is a line every few seconds. Tables have borders on a terminal, and are tab-separated elsewhere. Rich's markup
-is off, because rich would interpret the square brackets of plans.
-"""
+"""Output of commands: results on stdout, messages on stderr."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ _ONE_LINE = str.maketrans("\t\r\n", "   ")
 def console() -> Console:
     from rich.console import Console
 
-    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)  # plans have square brackets
 
 
 def echo(text: str) -> None:
@@ -58,11 +54,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     console().print(table, soft_wrap=False)
 
 
-Advance = Callable[[str, int, int | None], None]  # arguments: file, received bytes, total bytes or None
-
-
-def byte_progress() -> Advance:
-    """A callback that prints the progress of downloads: every ten seconds, and at the end of each file."""
+def byte_progress() -> Callable[[str, int, int | None], None]:
+    """A callback (file, received bytes, total or None) that prints a line every ten seconds, and after each file."""
     next_line_times: dict[str, float] = {}  # by file; infinity after its last line
 
     def advance(file: str, received: int, total: int | None) -> None:

@@ -9,7 +9,7 @@ from typer import Argument
 
 from agggen_platform.cli import console
 
-app = typer.Typer(no_args_is_help=True, help="List and fetch corpora.", rich_markup_mode=None)
+app = typer.Typer(name="corpora", no_args_is_help=True, help="List and fetch corpora.")
 
 
 @app.command("list")

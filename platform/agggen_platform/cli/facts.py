@@ -1,15 +1,17 @@
-"""`agggen facts`: shows the facts of texts, and the trees of semantic roles from which they are extracted."""
+"""`agggen facts`: shows facts of texts, and their trees of semantic roles; `agggen srl`: checks AllenNLP."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
+from agggen.errors import ConfigError, CorpusError
 from agggen_platform.cli import console
 from agggen_platform.cli.options import FactSource
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from agggen.facts.tree import Level, Node
     from agggen.records import Record
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show the facts of texts.")
+app = typer.Typer(name="facts", no_args_is_help=True, help="Show the facts of texts.")
+srl_app = typer.Typer(name="srl", no_args_is_help=True, help="Semantic role labelling by AllenNLP's models.")
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
 
@@ -45,7 +48,6 @@ def inspect(
         agggen facts inspect "Bolt is a hero." --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
     from agggen.config import load_config
-    from agggen.errors import ConfigError
     from agggen.facts.config import segmenter
     from agggen.facts.framed import FrameSegmenter
     from agggen_platform.segmentation.config import SegmentConfig
@@ -78,7 +80,6 @@ def inspect(
 def _corpus_texts(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
     """The first texts of a corpus, or of its records with these `ids`; each text with its record."""
     from agggen.datasets import load_dataset
-    from agggen.errors import CorpusError
 
     records = load_dataset(corpus, splits=(split,)).split(split)
     if ids:
@@ -101,10 +102,7 @@ def _predicate_labels(record: Record | None, facts: Sequence[str]) -> list[str]:
 
 
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
-    """The tree of a sentence as a string: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
-
-    A frame begins with its predicate. Brackets in the text become ``-LRB-`` and ``-RRB-``.
-    """
+    """The tree of a sentence as a string: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``."""
     from agggen.facts.tree import build_tree
 
     words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.tokens.words]
@@ -127,3 +125,25 @@ def bracketed(sentence: Sentence, level: Level = "full") -> str:
         return " ".join(parts)
 
     return f"(S {bracket_frames(build_tree(sentence, level), 0, len(words))})"
+
+
+@srl_app.command()
+def check(
+    folder: Annotated[
+        Path | None,
+        Option("--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"),
+    ] = None,
+) -> None:
+    """Check that AllenNLP's environment works, and print the versions of its packages.
+
+    To show the semantic roles that an archive finds in a text:
+
+    \b
+        agggen facts inspect "Ada wrote it." --facts allennlp facts.allennlp.archive=srl.tar.gz
+    """
+    from agggen_platform.srl.environment import find_environment, worker_versions
+
+    environment = find_environment(folder)
+    versions = worker_versions(environment)
+    console.note(f"AllenNLP works in {environment.folder}")
+    console.print_table(("package", "version"), list(versions.items()))

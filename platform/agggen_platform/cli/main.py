@@ -20,8 +20,6 @@ from typer.core import TyperGroup
 from agggen.errors import AggGenError
 from agggen_platform import extras
 from agggen_platform.cli import (
-    ask,
-    bulk,
     check,
     console,
     corpora,
@@ -33,10 +31,8 @@ from agggen_platform.cli import (
     own_data,
     reproduce,
     runs,
-    score,
-    segment,
     serve,
-    srl,
+    shards,
     sweep,
     train,
     write,
@@ -69,14 +65,15 @@ app = typer.Typer(
 
 # In the order in which they are typically used.
 COMMANDS = (
-    doctor.doctor, demo.demo, own_data.prepare, segment.segment, train.train, train.adapt, train.distill, sweep.sweep,
-    evaluate.evaluate, reproduce.reproduce, write.generate, bulk.bulk, write.plan, write.align, write.inspect,
-    write.adjust, serve.serve, serve.studio, ask.ask, serve.serve_key, check.check, check.train_critic, score.score,
+    doctor.doctor, demo.demo, own_data.prepare, shards.segment, train.train, train.adapt, train.distill, sweep.sweep,
+    evaluate.evaluate, reproduce.reproduce, write.generate, shards.bulk, write.plan, write.align, write.inspect,
+    write.adjust, serve.serve, serve.studio, serve.ask, serve.serve_key, check.check, check.train_critic,
+    evaluate.score,
 )  # fmt: skip
 for _command in COMMANDS:
     app.command()(_command)
-for _module in (corpora, facts, srl, runs, models):
-    app.add_typer(_module.app, name=_module.__name__.rpartition(".")[2])
+for _app in (corpora.app, facts.app, facts.srl_app, runs.app, models.app):
+    app.add_typer(_app)
 
 
 def _print_version(requested: bool) -> None:
@@ -105,10 +102,6 @@ def _agggen(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command line (default: that of the process) and exits; an `AggGenError` is printed as one line."""
     try:
-        working_directory = os.getcwd()
-    except FileNotFoundError:
-        _fail("the working directory was deleted; run the command in another folder", OS_ERROR_STATUS)
-    try:
         try:
             app(args=arguments, prog_name="agggen")
         finally:
@@ -129,19 +122,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {_error_location(error, working_directory)}", OS_ERROR_STATUS)
+        _fail(f"{error.strerror or error}: {_error_location(error)}", OS_ERROR_STATUS)
     sys.exit(0)
 
 
-def _error_location(error: OSError, working_directory: str) -> str:
-    """The file of the error; if it is unknown, the line of code.
-
-    An error on an open file has no file name; for it, the path whose method failed, or "standard output".
-    """
-    if error.filename:
+def _error_location(error: OSError) -> str:
+    """The file of the error, or the path whose method failed, or "standard output"; else the line of code."""
+    if error.filename:  # missing if an open file failed
         return str(error.filename)
-    if not os.path.isdir(working_directory):
-        return f"the working directory {working_directory} was deleted"
     frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
     if isinstance(path := frame.f_locals.get("self"), Path):
         return str(path)

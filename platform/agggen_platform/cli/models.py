@@ -13,16 +13,16 @@ from agggen_platform.cli import console
 from agggen_platform.cli.records import is_remote
 
 if TYPE_CHECKING:
-    from agggen_platform.registry import Version
+    from agggen_platform.registry.promotion import Promotion
 
-app = typer.Typer(no_args_is_help=True, help="Register versions of trained models and promote one to champion.")
+app = typer.Typer(name="models", no_args_is_help=True, help="Register versions of models and promote one to champion.")
 
 RegistryUri = Annotated[
     str | None,
     Option(
         "--registry",
         metavar="URI",
-        help="MLflow's address. [default: MLFLOW_REGISTRY_URI or MLFLOW_TRACKING_URI, else runs/mlflow.db]",
+        help="MLflow [default: MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI or runs/mlflow.db]",
     ),
 ]
 Model = Annotated[str, Argument(metavar="MODEL", help="A version: NAME/VERSION or NAME@ALIAS.")]
@@ -39,18 +39,12 @@ def list_models(
     from agggen_platform.registry.store import RUN
 
     model_registry = Registry(registry)
-    rows = [
-        (
-            str(version),
-            " ".join(version.aliases) or "-",
-            version.fingerprint[:12] or "-",
-            version.tags.get(RUN, "-"),
-            _utc_minute(version.registered),
-            version.source,
-        )
-        for model in ([name] if name else model_registry.names())
-        for version in model_registry.versions(model)
-    ]
+    rows = []
+    for model in [name] if name else model_registry.names():
+        for version in model_registry.versions(model):
+            aliases, digest = " ".join(version.aliases) or "-", version.fingerprint[:12] or "-"
+            registered = _utc_minute(version.registered)
+            rows.append((str(version), aliases, digest, version.tags.get(RUN, "-"), registered, version.source))
     console.print_table(("version", "aliases", "bundle", "run", "registered", "address"), rows)
 
 
@@ -86,9 +80,7 @@ def show(model: Model, registry: RegistryUri = None) -> None:
 def register(
     bundle: Annotated[str, Argument(metavar="BUNDLE", help="A trained model or critic: its folder or s3://...")],
     name: Annotated[str, Option(help="The model's name.")] = "agggen",
-    to: Annotated[
-        str | None, Option(metavar="ADDRESS", help="First copy BUNDLE to this folder or s3:// prefix.")
-    ] = None,
+    to: Annotated[str | None, Option(metavar="ADDRESS", help="First copy BUNDLE to this folder or s3:// path.")] = None,
     registry: RegistryUri = None,
 ) -> None:
     """Register a bundle as a version of a model.
@@ -124,9 +116,7 @@ def register(
 @app.command()
 def record(
     model: Model,
-    report: Annotated[
-        str, Argument(metavar="REPORT", help="A report of `agggen evaluate`: a folder, s3:// or runs:/RUN_ID.")
-    ],
+    report: Annotated[str, Argument(metavar="REPORT", help="A report of `evaluate`: a folder, s3:// or runs:/RUN_ID.")],
     registry: RegistryUri = None,
 ) -> None:
     """Record an evaluation of a version.
@@ -168,7 +158,7 @@ def promote(
     version = models.Registry(registry).version(models.parse_address(model))
     promotion = models.promote(version.name, version.number, alias, gate=gate, force=force, uri=registry)
     console.note(f"{'METRIC GATE OVERRULED: ' if promotion.forced else ''}{promotion.note}")
-    console.echo(f"models:/{version.name}@{alias} is version {version.number}{_previous_note(promotion.previous)}")
+    _print_move(promotion, alias)
 
 
 @app.command()
@@ -183,13 +173,13 @@ def rollback(
     """
     from agggen_platform import registry as models
 
-    promotion = models.rollback(name, alias, uri=registry)
-    number, note = promotion.version.number, _previous_note(promotion.previous)
-    console.echo(f"models:/{name}@{alias} is version {number}{note}")
+    _print_move(models.rollback(name, alias, uri=registry), alias)
 
 
-def _previous_note(version: Version | None) -> str:
-    return "" if version is None else f" (before: {version.number})"
+def _print_move(promotion: Promotion, alias: str) -> None:
+    version, previous = promotion.version, promotion.previous
+    before = "" if previous is None else f" (before: {previous.number})"
+    console.echo(f"models:/{version.name}@{alias} is version {version.number}{before}")
 
 
 def _utc_minute(seconds: float) -> str:

@@ -26,9 +26,7 @@ Overrides = Annotated[list[str] | None, Argument(metavar="KEY=VALUE", help="Sett
 Runs = Annotated[Path, Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=check_local)]
 Fresh = Annotated[bool, Option(help="Start over: remove earlier results with this name or in this folder.")]
 FactSource = Annotated[str | None, Option(metavar="NAME", help="The fact segmenter. [default: embedded]")]
-MetricNames = Annotated[
-    str | None, Option(metavar="NAME,...", help="Metrics of the protocol, such as bleu,ter. [default: all]")
-]
+MetricNames = Annotated[str | None, Option(metavar="NAME,...", help="Metrics of the protocol. [default: all]")]
 PrintConfig = Annotated[bool, Option(help="Print the resolved configuration and exit.")]
 
 

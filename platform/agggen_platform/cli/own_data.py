@@ -34,20 +34,18 @@ RECORD_COLUMNS = ("id", "subject", "text", "ignore", "rename")
 """The column options of commands that read records; commands that read a corpus have all column options."""
 _SEED_HELP = "Seed of the random 80/10/10 split of data without splits."
 DivisionSeed = Annotated[int, Option("--division-seed", help=_SEED_HELP)]
-Command = Callable[..., None]
 ColumnValues = Mapping[str, Any]
 NO_COLUMNS: ColumnValues = MappingProxyType({})
 
 
-def with_column_options(*names: str) -> Callable[[Command], Command]:
-    """Replaces the parameter `columns` of a command by the options `names` of `_COLUMNS` (default: all).
+def with_column_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replaces the parameter `columns` of a command by the options `names` (default: all) of `_COLUMN_OPTIONS`.
 
-    The command gets their values as a mapping: arguments of `Columns` or `load_dataset`. ConfigError is raised if
-    --rename is not COLUMN=PREDICATE.
+    The command gets their values as a mapping: arguments of `Columns` or `load_dataset`.
     """
     options = {f"{name}_column": _COLUMN_OPTIONS[name] for name in names or _COLUMN_OPTIONS}
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**arguments: Any) -> None:
             columns = {name.removesuffix("_column"): arguments.pop(name) for name in options}
@@ -109,25 +107,18 @@ def prepare(
         console.note(f"Written to {out}")
         return
     statistics = examine(data)
-    predicate_rows = [
-        (
-            name,
-            usage.n_texts,
-            len(usage.values),
-            f"{len(usage.missing) / usage.n_checked:.0%}" if usage.n_checked else "-",
-        )
-        for name, usage in list(statistics.predicates.items())[:_MAX_PREDICATES]
-    ]
+    predicate_rows = []
+    for name, usage in list(statistics.predicates.items())[:_MAX_PREDICATES]:
+        missing = f"{len(usage.missing) / usage.n_checked:.0%}" if usage.n_checked else "-"
+        predicate_rows.append((name, usage.n_texts, len(usage.values), missing))
     console.print_table(("predicate", "training texts", "values", "not mentioned"), predicate_rows)
     if len(statistics.predicates) > _MAX_PREDICATES:
         console.echo(f"and {len(statistics.predicates) - _MAX_PREDICATES:,} more predicates")
     for finding in statistics.findings:
         console.echo(f"- {finding}")
-    console.note(
-        f"{statistics.n_checked_texts:,} training texts were checked; not mentioned: the text has no word of the value"
-    )
+    explanation = "not mentioned: the text has no word of the value"
+    console.note(f"{statistics.n_checked_texts:,} training texts were checked; {explanation}")
     low, high = minutes_for(data)
-    console.note(
-        f"Training with the preset {preset_for(data)} takes about {low:.0f} to {max(high, 1):.0f} minutes of a CPU core"
-    )
+    minutes = f"{low:.0f} to {max(high, 1):.0f} minutes of a CPU core"
+    console.note(f"Training with the preset {preset_for(data)} takes about {minutes}")
     console.note(f"Written to {out}; train with: agggen train {out}")

@@ -6,11 +6,11 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 from typer import Argument, Option
 
@@ -20,9 +20,6 @@ from agggen.errors import ConfigError, CorpusError, PlanError, RecordError
 from agggen.records import Record
 from agggen_platform.cli import console
 from agggen_platform.storage.folder import Folder
-
-if TYPE_CHECKING:
-    from agggen.facts import FactSegmenter
 
 SHIPPED_BUNDLE = "elements"
 BundleAddress = Annotated[
@@ -35,9 +32,7 @@ BundleAddress = Annotated[
 RunArchives = Annotated[
     bool, Option("--run-archives", help="Load the AllenNLP archive that the bundle names; an archive can run any code.")
 ]
-Device = Annotated[
-    str, Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second GPU.")
-]
+Device = Annotated[str, Option(metavar="cpu|cuda|auto", help="auto: a GPU if there is one; cuda:1: the second GPU.")]
 Input = Annotated[
     str,
     Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .json or .parquet; -: stdin, as JSON lines."),
@@ -57,9 +52,7 @@ def is_remote(address: str) -> bool:
 def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[Record | Reject]:
     """The records of a file, in the format of its suffix, or of standard input ("-").
 
-    Raises:
-        CorpusError: the file as a whole cannot be read.
-        ConfigError: `columns` has values, but the source is not a table.
+    Raises ConfigError if `columns` has values, but the source is not a table.
     """
     suffix, path = Path(source).suffix.lower(), Path(source)
     if source != "-" and (suffix in (".csv", ".tsv", ".json", ".parquet") or _has_table_rows(path)):
@@ -90,11 +83,8 @@ def valid_records(path: Path, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
 
 
 def _has_table_rows(path: Path) -> bool:
-    """Whether a file of JSON lines contains table rows instead of records, judged by its first line.
-
-    False for a pipe, because it can be read only once.
-    """
-    if not path.is_file():
+    """Whether a file of JSON lines contains table rows instead of records, judged by its first line."""
+    if not path.is_file():  # such as a pipe, which can be read only once
         return False
     try:
         with path.open("rb") as file:
@@ -183,9 +173,7 @@ def _is_stream(target: Path) -> bool:
 def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
     """Opens standard output ("-"), a device or pipe, or a file, which is written atomically.
 
-    Raises:
-        ConfigError: `path` is a folder, or the input file `source`.
-        StorageError: the file cannot be written.
+    Raises ConfigError if `path` is a folder, or the input file `source`.
     """
     if path == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -208,13 +196,3 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
 
 def write_line(file: TextIO, value: Any) -> None:
     file.write(json.dumps(value, ensure_ascii=False) + "\n")
-
-
-def texts_with_facts(records: Sequence[Record], segmenter: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """All references, as (record, number in the record, facts); `segmenter` segments references without facts."""
-    texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
-    segmented = iter(segmenter.segment([reference.text for _, _, reference in texts if reference.facts is None]))
-    return [
-        (record, number, next(segmented) if text.facts is None else tuple(fact.text for fact in text.facts))
-        for record, number, text in texts
-    ]

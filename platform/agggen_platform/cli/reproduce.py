@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from agggen.errors import ConfigError
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, check_local
 
@@ -16,15 +17,9 @@ def reproduce(
     overrides: Overrides = None,
     runs: Annotated[
         Path | None,
-        Option(
-            metavar="DIR",
-            callback=check_local,
-            help="The folder of runs and new records. [default: the records that agggen ships]",
-        ),
+        Option(metavar="DIR", callback=check_local, help="Folder of runs and records. [default: the shipped records]"),
     ] = None,
-    seeds: Annotated[
-        str | None, Option(metavar="SEED,...", help="First create missing records of these seeds.")
-    ] = None,
+    seeds: Annotated[str | None, Option(metavar="SEED,...", help="Create missing records of these seeds.")] = None,
     fresh: Annotated[bool, Option(help="Evaluate again and replace the records; trained models are kept.")] = False,
 ) -> None:
     """Show the paper's tables with agggen's scores.
@@ -38,7 +33,6 @@ def reproduce(
         agggen reproduce webnlg
         agggen reproduce webnlg --runs runs --seeds 1,2,3 training.threads=1
     """
-    from agggen.errors import ConfigError
     from agggen_platform.reproduction import comparison, work
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import find_table
@@ -82,8 +76,6 @@ def _records_location(runs: Path | None) -> str:
 
 
 def _parse_seeds(text: str) -> list[int]:
-    from agggen.errors import ConfigError
-
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or len({int(part) for part in parts}) < len(parts):
         raise ConfigError(f"--seeds takes different whole numbers, such as 1,2,3, not {text!r}")

@@ -14,9 +14,7 @@ from agggen_platform.cli.options import Runs
 if TYPE_CHECKING:
     from agggen_platform.tracking.runs import Run
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List and compare runs, and send unsent entries to MLflow."
-)
+app = typer.Typer(name="runs", no_args_is_help=True, help="List and compare runs, and send unsent entries to MLflow.")
 Uri = Annotated[str | None, Option(help="MLflow's address. [default: the address in each run's log]")]
 _LISTED_METRICS = 3  # per run
 
@@ -31,18 +29,11 @@ def list_runs(runs: Runs = Path("runs")) -> None:
 
     from agggen_platform.tracking.runs import find_runs
 
-    rows = [
-        (
-            run.name,
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time)),
-            run.status,
-            run.entries - run.unsent,
-            run.unsent,
-            run.rejected,
-            _last_metrics(run),
-        )
-        for run in find_runs(runs)
-    ]
+    rows = []
+    for run in find_runs(runs):
+        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time))
+        entries = (run.entries - run.unsent, run.unsent, run.rejected)
+        rows.append((run.name, started, run.status, *entries, _last_metrics(run)))
     if not rows:
         console.note(f"No runs in {runs}")
     console.print_table(("run", "started", "state", "sent", "unsent", "refused", "last metrics"), rows)

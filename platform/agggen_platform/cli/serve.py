@@ -1,16 +1,17 @@
-"""`agggen serve`, `studio` and `serve-key`: the endpoint on a cluster or in this process, and its keys."""
+"""`agggen serve`, `studio`, `serve-key` and `ask`: the endpoint, its keys and its client."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from agggen_platform.cli import console
+from agggen.errors import ConfigError
+from agggen_platform.cli import console, own_data, records
 from agggen_platform.cli.options import Overrides
-from agggen_platform.cli.records import SHIPPED_BUNDLE, BundleAddress
 
 if TYPE_CHECKING:
     from agggen_platform.serving.config import ServeConfig
@@ -19,7 +20,7 @@ _POLL_SECONDS = 0.25
 
 
 def serve(
-    bundle: BundleAddress = SHIPPED_BUNDLE,
+    bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
     overrides: Overrides = None,
     address: Annotated[str | None, Option(metavar="ADDRESS", help="A cluster, or auto. [default: a local one]")] = None,
     follow: Annotated[
@@ -90,7 +91,7 @@ def _serve_until_signal(config: ServeConfig, address: str | None, follow: float)
 
 
 def studio(
-    bundle: BundleAddress = SHIPPED_BUNDLE,
+    bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
     overrides: Overrides = None,
     compare: Annotated[str | None, Option(metavar="BUNDLE", help="A second bundle, to show its texts, too.")] = None,
     browser: Annotated[bool, Option(help="Open the page in the browser.")] = True,
@@ -149,3 +150,55 @@ def serve_key(
     console.echo(key)
     if file is None:
         console.echo(str(line))
+
+
+@own_data.with_column_options(*own_data.RECORD_COLUMNS)
+def ask(
+    url: Annotated[str, Argument(metavar="URL", help="The endpoint's address, like http://127.0.0.1:8000.")],
+    input: records.Input = "-",  # noqa: A002 - the option's name
+    output: records.Output = "-",
+    plan: Annotated[str | None, Option(help="The plan of all texts, followed exactly.")] = None,
+    complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
+    level: Annotated[int | None, Option(min=1, help="Maximum number of triples in a fact.")] = None,
+    n_best: Annotated[int, Option(min=1, help="Maximum number of texts per record, best first.")] = 1,
+    verify: Annotated[
+        Literal["strict", "off"] | None, Option(help="strict: all values in full, no fault; off: no constraints.")
+    ] = None,
+    deadline: Annotated[float, Option(min=0.001, help="Seconds to wait for the next text, with retries.")] = 300.0,
+    columns: own_data.ColumnValues = own_data.NO_COLUMNS,
+) -> None:
+    """Request texts for records from an endpoint (`agggen serve`).
+
+    Output and rejects are as for `agggen generate`. Failed requests are retried. If the endpoint requires an API key,
+    set AGGGEN_API_KEY.
+
+    \b
+        agggen ask http://127.0.0.1:8000 -i records.jsonl -o texts.jsonl
+        echo '{"triples": [["Aromi", "food", "English"]]}' | agggen ask http://127.0.0.1:8000
+    """
+    from agggen.records import Plan
+    from agggen_platform.client import Client
+
+    plan_field = {} if plan is None else {"plan": str(Plan.parse(plan))}
+    if complete and not plan_field:
+        raise ConfigError("--complete needs --plan")
+    if plan_field and level is not None:
+        raise ConfigError("--level cannot be combined with --plan, which already fixes the facts")
+    options: dict[str, Any] = {"n_best": n_best, "verify": verify, "complete": complete or None, "level": level}
+    options = {name: value for name, value in options.items() if value is not None}
+    collector = records.RejectCollector(columns)
+
+    def request_records() -> Iterator[dict[str, Any]]:
+        for batch in collector.batches(input, lambda record: None):
+            for record in batch:
+                yield {"id": record.id, "triples": record.as_dict()["triples"], **plan_field}
+
+    with records.output_lines(output, input) as file, Client(url, deadline=deadline) as client:
+        for answer in client.stream(request_records(), **options):
+            if answer["status"] == "error":
+                collector.reject(input, answer["id"], answer["error"]["detail"])
+                continue
+            collector.unknown_predicates.update(set(answer["texts"][0].get("unknown_predicates", ())))
+            for rank, text in enumerate(answer["texts"], start=1):
+                records.write_line(file, {"id": answer["id"], **text} | ({"rank": rank} if n_best > 1 else {}))
+        collector.report(output)

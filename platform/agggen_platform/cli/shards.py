@@ -1,4 +1,4 @@
-"""The options, progress lines and final messages of commands that process shards."""
+"""`agggen segment` and `agggen bulk`: jobs that process shards, on this machine or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from agggen_platform.cli import console
-from agggen_platform.cli.options import warn_if_temporary
+from agggen_platform.cli.options import FactSource, Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
+from agggen_platform.cli.records import BundleAddress, note_unknown_predicates
 
 if TYPE_CHECKING:
     from agggen_platform.sharded.driver import Progress
@@ -24,7 +25,7 @@ FormatProgress = Callable[["Progress[Any]"], str]
 Actors = Annotated[int | None, Option(help="Maximum number of workers; 0: without Ray. [default: one per CPU]")]
 
 
-class RunLogFactory:
+class _RunLogFactory:
     """Creates a job's run log in the folder `runs` when called; jobs call it only if there are unfinished shards."""
 
     def __init__(self, runs: Path) -> None:
@@ -47,7 +48,7 @@ class RunLogFactory:
         console.echo(out)
 
 
-def reused_message(progress: Progress[Any]) -> str:
+def _reused_message(progress: Progress[Any]) -> str:
     """The end of a message: how many shards an earlier run finished; empty if none."""
     return f"; {progress.reused:,} of {progress.total:,} shards were already done" if progress.reused else ""
 
@@ -63,7 +64,10 @@ def shard_progress(speed: FormatProgress, counts: FormatProgress) -> Iterator[Ca
             last_line_time = time.monotonic()
             finished, total = progress.shards, progress.total
             shards = f"{finished / total:.0%}  {finished:,} of {total:,} shards"
-            console.note("  ".join([shards, counts(progress), speed(progress), *_time_left(progress)]))
+            parts = [shards, counts(progress), speed(progress)]
+            if n_new := finished - progress.reused:
+                parts.append(f"{timedelta(seconds=round((total - finished) * progress.seconds / n_new))} left")
+            console.note("  ".join(parts))
 
     with redirect_stdout(sys.stderr):
         yield print_progress
@@ -73,9 +77,138 @@ def records_per_second(progress: Progress[Any]) -> str:
     return f"{progress.counts.records / progress.seconds:,.1f} records/s"
 
 
-def _time_left(progress: Progress[Any]) -> list[str]:
-    """The estimated remaining time, from the shards that this run has finished; empty if there are none."""
-    finished = progress.shards - progress.reused
-    if not finished:
-        return []
-    return [f"{timedelta(seconds=round((progress.total - progress.shards) * progress.seconds / finished))} left"]
+def segment(
+    source: Annotated[str, Argument(metavar="CORPUS", help="A prepared corpus: its folder, a file of it, or s3://")],
+    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The output folder, or s3://")],
+    overrides: Overrides = None,
+    facts: FactSource = None,
+    split: Annotated[list[str] | None, Option(help="Only this split; can be repeated. [default: all]")] = None,
+    actors: Actors = None,
+    fresh: Fresh = False,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Segment the texts of a corpus into facts.
+
+    Each fact is aligned with the triples that it states. The result is a corpus for training (facts.source=corpus): the
+    files of DIR/SPLIT, in the order of their names, and DIR/manifest.json, written last. The same command resumes an
+    interrupted job. Texts that cannot be segmented go to DIR/rejects.
+
+    \b
+        agggen prepare e2e --out prepared/e2e
+        agggen segment prepared/e2e --out segmented/e2e
+        agggen train e2e corpus.name=segmented/e2e facts.source=corpus
+        agggen segment prepared/e2e --out allennlp/e2e --facts allennlp facts.allennlp.archive=srl.tar.gz
+    """
+    import json
+
+    from agggen.config import load_config
+    from agggen_platform.extras import require
+    from agggen_platform.segmentation.config import SegmentConfig
+    from agggen_platform.segmentation.job import segment as run_job
+
+    settings = list(overrides or ())
+    settings += [f"facts.source={json.dumps(facts)}"] if facts else []
+    settings += [f"actors={actors}"] if actors is not None else []
+    config = load_config(SegmentConfig, None, settings)
+    if config.actors != 0:
+        require("ray")
+    run_log = _RunLogFactory(runs)
+    with shard_progress(_texts_per_second, _fact_counts) as print_progress:
+        report = run_job(source, out, config, splits=split or (), fresh=fresh, tracker=run_log, progress=print_progress)
+    rows = [(name, n.records, n.references, n.facts, n.rejects) for name, n in report.splits.items()]
+    console.print_table(("split", "records", "texts", "facts", "rejects"), rows)
+    if report.was_already_finished:
+        console.note(f"{out} already has the facts of this job; --fresh segments again")
+        return
+    if (progress := report.progress) is not None:
+        counts = progress.counts
+        cached = f", {counts.cached:,} texts from the cache" if counts.cached else ""
+        details = f"{_texts_per_second(progress)} after start-up{cached}{_reused_message(progress)}"
+        console.note(f"Segmented in {report.seconds:.0f} s ({details})")
+        if counts.cache_errors:
+            problem = f"The cache in {config.cache_folder} could not be used (see the workers' logs)"
+            console.note(f"{problem}; texts were segmented without it")
+    run_log.finish(out, sum(counts.rejects for counts in report.splits.values()))
+
+
+def _texts_per_second(progress: Progress[Any]) -> str:
+    return f"{progress.counts.references / progress.seconds:,.0f} texts/s"
+
+
+def _fact_counts(progress: Progress[Any]) -> str:
+    return f"{progress.counts.facts:,} facts  {progress.counts.rejects} rejects"
+
+
+def bulk(
+    bundle: BundleAddress,
+    source: Annotated[str, Argument(metavar="INPUT", help="Records: .parquet, .jsonl, .csv, a folder of them, s3://")],
+    out: Annotated[str, Option("--out", "-o", metavar="DIR", help="The output folder; or s3://")],
+    overrides: Overrides = None,
+    actors: Actors = None,
+    fresh: Fresh = False,
+    print_config: PrintConfig = False,
+    single_file: Annotated[bool, Option("--single-file", help="Also write all texts to DIR/texts.parquet.")] = False,
+    endpoint: Annotated[str | None, Option(metavar="URL", help="Generate with this endpoint of BUNDLE.")] = None,
+    review: Annotated[Path | None, Option(metavar="FILE", help="Riskiest texts as CSV; needs critic=included.")] = None,
+    worst: Annotated[int, Option(min=1, help="Number of texts in the review.")] = 100,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Write texts for millions of records.
+
+    Each text is written exactly once, to the files of DIR/texts, in the order of their names; DIR/manifest.json is
+    written last and marks them complete. The same command resumes an interrupted job. Records without a text go to
+    DIR/rejects. A record may have its own plan, in a column or key `plan`.
+
+    \b
+        agggen bulk BUNDLE records.jsonl --out texts
+        agggen bulk BUNDLE records.jsonl --out texts --endpoint http://127.0.0.1:8000
+        agggen bulk BUNDLE records.jsonl --out texts critic=included --review review.csv
+        agggen bulk models:/agggen@champion s3://corpora/in --out s3://corpora/texts format=jsonl n_best=3
+    """
+    import json
+    from functools import partial
+
+    from agggen.checks import RISK_THRESHOLD
+    from agggen.config import config_hash, resolved
+    from agggen.report.review import check_review, write_review
+    from agggen_platform.bulk.job import generate
+    from agggen_platform.bulk.model import bulk_config, open_model
+    from agggen_platform.extras import require
+
+    settings = [*(overrides or ()), *([f"actors={actors}"] if actors is not None else [])]
+    model = open_model(bundle)
+    config = bulk_config(model, settings)
+    if print_config:
+        console.echo(json.dumps(resolved(config), indent=2))
+        console.note(config_hash(config))
+        return
+    if endpoint or config.actors != 0:
+        require("httpx" if endpoint else "ray")
+    run_log = _RunLogFactory(runs)
+    if review:
+        check_review(review)
+    job = partial(generate, model, source, out, config, fresh=fresh, single_file=single_file, endpoint=endpoint)
+    with shard_progress(records_per_second, _text_counts) as print_progress:
+        report = job(tracker=run_log, progress=print_progress, review=worst if review else 0)
+    counts = report.summary
+    fulfilled, facts_per_text = counts.means().values()
+    row = (counts.records, counts.texts, f"{fulfilled:.1%}", f"{facts_per_text:.2f}", counts.rejects)
+    console.print_table(("records", "texts", "fulfilled", "facts per text", "rejects"), [row])
+    note_unknown_predicates(counts.unknown_predicates)
+    if counts.scored:
+        console.note(f"{counts.risky:,} of {counts.scored:,} records have a risk over {RISK_THRESHOLD}")
+    if review:
+        write_review(review, report.review)
+        console.note(f"Correct the texts in {review}, then: agggen adapt {bundle} {review}")
+    if report.was_already_finished:
+        console.note(f"{out} already has the texts of this job; --fresh writes them again")
+        return
+    if (progress := report.progress) is not None:
+        retries = f"; {report.retries:,} shards were retried" if report.retries else ""
+        details = f"{records_per_second(progress)} after start-up{_reused_message(progress)}{retries}"
+        console.note(f"Written in {report.seconds:.0f} s ({details})")
+    run_log.finish(out, counts.rejects)
+
+
+def _text_counts(progress: Progress[Any]) -> str:
+    return f"{progress.counts.texts:,} texts  {progress.counts.rejects} rejects"

@@ -27,9 +27,7 @@ def sweep(
     runs: Runs = Path("runs"),
     name: Annotated[str | None, Option(help="The sweep's name. [default: sweep-HASH]")] = None,
     trials: Annotated[int | None, Option(help="Total number of trials. [default: the space's]")] = None,
-    concurrent: Annotated[
-        int | None, Option(help="Concurrent trials; 0: as many as fit. [default: the space's]")
-    ] = None,
+    concurrent: Annotated[int | None, Option(help="Concurrent trials; 0: all that fit. [default: the space's]")] = None,
     model: Annotated[str, Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, Option("--no-register", help="Do not register the best bundle.")] = False,
 ) -> None:
@@ -50,9 +48,8 @@ def sweep(
     from agggen_platform.sweep.job import sweep as run_sweep
 
     options = {"trials": trials, "concurrent": concurrent}
-    settings = load_config(
-        SweepConfig, space, [f"{key}={value}" for key, value in options.items() if value is not None], SPACES
-    )
+    space_overrides = [f"{key}={value}" for key, value in options.items() if value is not None]
+    settings = load_config(SweepConfig, space, space_overrides, SPACES)
     config = load_config(JobConfig, preset, overrides or ())
     warn_if_temporary(runs, "--runs")
     try:
@@ -97,9 +94,8 @@ def _note_registered(report: SweepReport, model: str) -> None:
     assert report.version is not None
     state = "registered as" if report.version.new else "already"
     alias = ", alias candidate" if CANDIDATE in report.version.aliases else ""
-    console.note(
-        f"{trial} is {state} {report.version}{alias}; see: agggen models show {report.version}{registry_option}"
-    )
+    command = f"agggen models show {report.version}{registry_option}"
+    console.note(f"{trial} is {state} {report.version}{alias}; see: {command}")
 
 
 def _note_trial(progress: Progress) -> None:

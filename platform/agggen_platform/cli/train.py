@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from agggen.errors import ConfigError
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
 from agggen_platform.cli.shards import Actors, records_per_second, shard_progress
@@ -43,7 +44,6 @@ def train(
     import json
 
     from agggen.config import config_hash, load_config, resolved
-    from agggen.errors import ConfigError
     from agggen.training.choice import AUTO, config_for
     from agggen.training.data import training_dataset
     from agggen_platform.job_config import JobConfig, run_config_of

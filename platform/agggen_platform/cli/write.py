@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from agggen_platform.cli import console, own_data
-from agggen_platform.cli.records import (
-    SHIPPED_BUNDLE,
-    BundleAddress,
-    Device,
-    Input,
-    Output,
-    RejectCollector,
-    RunArchives,
-    output_lines,
-    texts_with_facts,
-    write_line,
-)
+from agggen.errors import ConfigError, RecordError
+from agggen_platform.cli import console, own_data, records
 
 if TYPE_CHECKING:
     from agggen.records import Record
@@ -32,15 +21,15 @@ _PLANNING_SETTINGS = ("plans", "planner", "ablation", "level", "top_p", "seed")
 
 @own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def generate(
-    bundle: BundleAddress = SHIPPED_BUNDLE,
+    bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
     settings: Settings = None,
-    input: Input = "-",  # noqa: A002 - the option's name
-    output: Output = "-",
+    input: records.Input = "-",  # noqa: A002 - the option's name
+    output: records.Output = "-",
     plan: Annotated[str | None, Option(help="The plan of all texts, followed exactly: '[food] [near area]'.")] = None,
     complete: Annotated[bool, Option(help="Let the model add the predicates that --plan omits.")] = False,
     n_best: Annotated[int, Option(min=1, help="Maximum number of texts per record; rank 1 is the best.")] = 1,
     columns: own_data.ColumnValues = own_data.NO_COLUMNS,
-    device: Device = "cpu",
+    device: records.Device = "cpu",
 ) -> None:
     """Write texts for records.
 
@@ -55,7 +44,6 @@ def generate(
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
     from agggen.api import load_model
-    from agggen.errors import ConfigError
     from agggen.records import Plan
 
     fixed_plan = None if plan is None else Plan.parse(plan)
@@ -67,25 +55,25 @@ def generate(
     model = load_model(bundle, device)
     config = model.settings(settings or ())
     generator = model.generator
-    collector = RejectCollector(columns)
-    with output_lines(output, input) as file:
+    collector = records.RejectCollector(columns)
+    with records.output_lines(output, input) as file:
         for batch in collector.batches(input, lambda record: generator.planner.check(record, fixed_plan, complete)):
             for texts in generator.generate(batch, [fixed_plan] * len(batch), complete, n_best, config):
                 collector.unknown_predicates.update(set(texts[0].unknown_predicates))
                 for rank, generation in enumerate(texts, start=1):
-                    write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
+                    records.write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
         collector.report(output)
 
 
 @own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def plan(
-    bundle: BundleAddress = SHIPPED_BUNDLE,
+    bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
     settings: Settings = None,
-    input: Input = "-",  # noqa: A002
-    output: Output = "-",
+    input: records.Input = "-",  # noqa: A002
+    output: records.Output = "-",
     k: Annotated[int, Option("-k", min=1, help="Plans per record, best first.")] = 5,
     columns: own_data.ColumnValues = own_data.NO_COLUMNS,
-    device: Device = "cpu",
+    device: records.Device = "cpu",
 ) -> None:
     """Find the most probable plans of records.
 
@@ -103,24 +91,24 @@ def plan(
     config = model.settings(settings or ())
     planner = model.generator.planner
     planner.check_level(config.level)
-    collector = RejectCollector(columns)
-    with output_lines(output, input) as file:
+    collector = records.RejectCollector(columns)
+    with records.output_lines(output, input) as file:
         for batch in collector.batches(input, lambda record: planner.check(record, config=config)):
             for record, scored_plans in zip(batch, planner.plan(batch, k, config), strict=True):
                 collector.unknown_predicates.update(set(planner.encoder.unknown_predicates(record)))
                 plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in scored_plans]
-                write_line(file, {"id": record.id, "search": scored_plans[0].search, "plans": plans})
+                records.write_line(file, {"id": record.id, "search": scored_plans[0].search, "plans": plans})
         collector.report(output)
 
 
 @own_data.with_column_options(*own_data.RECORD_COLUMNS)
 def align(
-    bundle: BundleAddress = SHIPPED_BUNDLE,
-    input: Input = "-",  # noqa: A002
-    output: Output = "-",
-    run_archives: RunArchives = False,
+    bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
+    input: records.Input = "-",  # noqa: A002
+    output: records.Output = "-",
+    run_archives: records.RunArchives = False,
     columns: own_data.ColumnValues = own_data.NO_COLUMNS,
-    device: Device = "cpu",
+    device: records.Device = "cpu",
 ) -> None:
     """Find the triples that each fact of a text states.
 
@@ -131,7 +119,6 @@ def align(
         agggen align BUNDLE -i records.jsonl
     """
     from agggen.api import load_model
-    from agggen.errors import RecordError
 
     model = load_model(bundle, device)
     generator, segmenter = model.generator, model.bundle.fact_segmenter(run_archives)
@@ -141,18 +128,23 @@ def align(
         if not record.references:
             raise RecordError(f"record {record.id!r} has no reference text to align")
 
-    collector = RejectCollector(columns)
-    with output_lines(output, input) as file:
+    collector = records.RejectCollector(columns)
+    with records.output_lines(output, input) as file:
         for batch in collector.batches(input, check):
-            texts = texts_with_facts(batch, segmenter)
-            alignments = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
+            texts = [(record, number, text) for record in batch for number, text in enumerate(record.references)]
+            segmented = iter(segmenter.segment([text.text for _, _, text in texts if text.facts is None]))
+            facts = [
+                next(segmented) if text.facts is None else tuple(fact.text for fact in text.facts)
+                for _, _, text in texts
+            ]
+            alignments = generator.align([record for record, _, _ in texts], facts)
             for (_, number, _), alignment in zip(texts, alignments, strict=True):
                 fields = alignment.as_dict()
-                write_line(file, {"id": fields.pop("id"), "reference": number} | fields)
+                records.write_line(file, {"id": fields.pop("id"), "reference": number} | fields)
         collector.report(output)
 
 
-def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
+def inspect(bundle: records.BundleAddress = records.SHIPPED_BUNDLE) -> None:
     """Check the hashes of a bundle and describe its content."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
     from agggen.config import flatten
@@ -184,7 +176,7 @@ def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
 
 
 def adjust(
-    bundle: BundleAddress,
+    bundle: records.BundleAddress,
     output: Annotated[Path, Option("--output", "-o", help="The new bundle's folder, which must not exist.")],
     settings: Settings = None,
     wordings: Annotated[
@@ -208,7 +200,6 @@ def adjust(
         agggen adjust BUNDLE level=2 plan_weight=0.5 -o tuned
     """
     from agggen.bundle import save_bundle
-    from agggen.errors import ConfigError
     from agggen.training.data import bundle_folder
     from agggen.verification.lexicon import read_wordings
     from agggen_platform.adjusting import adjusted_bundle

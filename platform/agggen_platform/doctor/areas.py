@@ -1,8 +1,7 @@
 """Runs the checks of each area in a child process with a time limit.
 
-A library that crashes, hangs or prints in one area thus does not affect other areas. The child process is ``python -m
-agggen_platform.doctor.areas MODULE:FUNCTION``: it reads the settings as JSON from standard input, and the last line of
-its standard output is a JSON list of findings.
+A library that crashes, hangs or prints in one area thus does not affect other areas. The child reads the settings as
+JSON from standard input; the last line of its standard output is a JSON list of findings.
 """
 
 from __future__ import annotations

@@ -73,14 +73,14 @@ def _token_file_finding(path: Path) -> Finding:
 
 
 def cluster(address: str, settings: Settings) -> Iterator[Finding]:
-    """Connects to the cluster in the same way as a job."""
     import ray
 
     try:
         check_reachable(address)
         context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as failure:  # Ray raises many types, including Exception itself
-        message = _reason(failure)
+        text = str(failure.__cause__ or failure).strip()
+        message = (text.splitlines()[-1] if "Traceback" in text else " ".join(text.split()))[:500]
         yield error("cluster", f"no connection to {address}: {message}", remedy(message, address))
         return
     with context:
@@ -91,12 +91,6 @@ def cluster(address: str, settings: Settings) -> Iterator[Finding]:
         yield from worker_resources(cpus, gpus, settings)
         if context.dashboard_url:
             yield dashboard(f"http://{context.dashboard_url}")
-
-
-def _reason(failure: Exception) -> str:
-    """Ray's message on one line; if it quotes a traceback, only the last line."""
-    text = str(failure.__cause__ or failure).strip()
-    return (text.splitlines()[-1] if "Traceback" in text else " ".join(text.split()))[:500]
 
 
 def remedy(message: str, address: str) -> str:
@@ -112,10 +106,8 @@ def remedy(message: str, address: str) -> str:
 
 
 def worker_resources(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
-    for unit, per_worker, available in (
-        ("CPU", settings.cpus_per_worker, cpus),
-        ("GPU", settings.gpus_per_worker, gpus),
-    ):
+    units = ("CPU", settings.cpus_per_worker, cpus), ("GPU", settings.gpus_per_worker, gpus)
+    for unit, per_worker, available in units:
         required, key = settings.workers * per_worker, f"cluster.{unit.lower()}s_per_worker"
         message = f"the job's {settings.workers} workers need {required:g} {unit}s, but the cluster has {available:g}"
         if required > available and settings.autoscaling:

@@ -26,10 +26,7 @@ warning, error = partial(Finding, "warning"), partial(Finding, "error")
 
 
 def without_secrets(text: str) -> str:
-    """Masks credentials in addresses, and the values of secret environment variables.
-
-    Findings quote messages of servers and libraries, which may contain both.
-    """
+    """Masks credentials in addresses, and the values of secret environment variables."""
     from agggen_platform.tracking.origin import is_secret, masked
 
     variables = os.environ.keys() - {"PWD"}  # the working directory, though its name looks like that of a password

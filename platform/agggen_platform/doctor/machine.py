@@ -119,9 +119,8 @@ def _corpus_finding(corpus: Corpus, is_needed: bool) -> Finding:
         if not (folder / file.path).is_file() or file.bytes not in (None, (folder / file.path).stat().st_size)
     ]
     if wrong_files:
-        message = (
-            f"{folder}: {len(wrong_files)} of {len(files)} files are missing or changed; the first is {wrong_files[0]}"
-        )
+        counts = f"{len(wrong_files)} of {len(files)} files are missing or changed"
+        message = f"{folder}: {counts}; the first is {wrong_files[0]}"
         return (error if is_needed else warning)(corpus.name, message, fetch)
     return ok(corpus.name, f"complete in {folder}")
 
@@ -130,7 +129,15 @@ def disk(settings: Settings) -> Iterator[Finding]:
     yield _folder_finding("runs", Path(settings.runs), "agggen train PRESET --runs FOLDER")
     temporary = Path(tempfile.gettempdir())
     yield _folder_finding("temporary files", temporary, "export TMPDIR=FOLDER")
-    yield _ray_disk_finding(Path(os.environ.get("RAY_TMPDIR") or temporary))
+    ray_folder = Path(os.environ.get("RAY_TMPDIR") or temporary)
+    usage = shutil.disk_usage(nearest_existing(ray_folder))
+    share = 1 - usage.free / usage.total
+    message = f"the disk of {ray_folder}, for Ray's files, is {share:.0%} full"
+    if share < _RAY_LIMIT:
+        yield ok("ray", message)
+    else:
+        remedy = f"du -sh {ray_folder}/ray/session_* | sort -h  # sessions of ended clusters can be deleted"
+        yield error("ray", f"{message}; above {_RAY_LIMIT:.0%} Ray creates no objects and tasks fail", remedy)
 
 
 def unwritable(folder: Path) -> str | None:
@@ -153,13 +160,3 @@ def _folder_finding(subject: str, folder: Path, remedy: str) -> Finding:
     if free_bytes < _MIN_FREE_BYTES:
         return error(subject, f"{message}, and a run needs up to {_MIN_FREE_BYTES / 2**30:g}", remedy)
     return warning(subject, message, remedy) if free_bytes < _LOW_FREE_BYTES else ok(subject, message)
-
-
-def _ray_disk_finding(folder: Path) -> Finding:
-    usage = shutil.disk_usage(nearest_existing(folder))
-    share = 1 - usage.free / usage.total
-    message = f"the disk of {folder}, for Ray's files, is {share:.0%} full"
-    if share < _RAY_LIMIT:
-        return ok("ray", message)
-    remedy = f"du -sh {folder}/ray/session_* | sort -h  # sessions of ended clusters can be deleted"
-    return error("ray", f"{message}; above {_RAY_LIMIT:.0%} Ray creates no objects and tasks fail", remedy)

@@ -38,11 +38,8 @@ class Settings:
 
 
 def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Settings:
-    """The settings of ``agggen train PRESET OVERRIDES``; raises ConfigError if the preset or a key does not exist.
-
-    Without preset and overrides no configuration is read, because this imports torch, which may be broken.
-    """
-    if not preset and not overrides:
+    """The settings of ``agggen train PRESET OVERRIDES``; raises ConfigError if the preset or a key does not exist."""
+    if not preset and not overrides:  # reading a configuration imports torch, which may be broken
         return Settings(runs)
     from agggen.config import load_config
     from agggen_platform.job_config import JobConfig

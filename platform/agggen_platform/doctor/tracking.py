@@ -82,9 +82,7 @@ def remedy(message: str, uri: str) -> str:
     if "was deleted" in text:
         return "mlflow experiments restore --experiment-id ID  # or tracking.experiment=NAME"
     if "out-of-date" in text:
-        return (
-            f"mlflow db upgrade {address}  # after a backup; or upgrade MLflow on this machine, if it is the older one"
-        )
+        return f"mlflow db upgrade {address}  # after a backup; or upgrade MLflow on this machine, if it is older"
     if uri.startswith(("http://", "https://")):
         return f"curl -sS --max-time 5 {address}/health  # MLflow answers OK"
     return "export MLFLOW_TRACKING_URI=http://HOST:5000  # or a database or sqlite:///FILE that this user can write to"

@@ -14,17 +14,6 @@ from agggen_platform.registry.registration import record, register, resolve
 from agggen_platform.registry.store import Registry, Version
 
 __all__ = [
-    "Gate",
-    "PromotionRefused",
-    "Registry",
-    "RegistryError",
-    "Version",
-    "evaluations_of",
-    "is_model_address",
-    "parse_address",
-    "promote",
-    "record",
-    "register",
-    "resolve",
-    "rollback",
-]
+    "Gate", "PromotionRefused", "Registry", "RegistryError", "Version", "evaluations_of", "is_model_address",
+    "parse_address", "promote", "record", "register", "resolve", "rollback",
+]  # fmt: skip

@@ -11,7 +11,7 @@ SCHEME = "models:/"
 CHAMPION = "champion"  # the alias of the version in use
 CANDIDATE = "candidate"  # the alias of the version that was registered last
 
-_NAME = re.compile(r"\w[\w.\-]*")
+NAME = re.compile(r"\w[\w.\-]*")  # valid names; MLflow allows more characters
 _ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
 
 
@@ -49,17 +49,10 @@ def parse_address(address: str) -> ModelAddress:
     return ModelAddress(check_name(name), version=version)
 
 
-def is_valid_name(name: str) -> bool:
-    """Whether `name` consists of letters, digits, ``_``, ``-`` and ``.``; MLflow allows more characters."""
-    return _NAME.fullmatch(name) is not None
-
-
 def check_name(name: str) -> str:
-    """Returns `name`; raises RegistryError if it is not valid."""
-    if not is_valid_name(name):
-        raise RegistryError(
-            f"a model's name consists of letters, digits, '_', '-' and '.', as in agggen-2; not {name!r}"
-        )
+    """Returns `name`; raises RegistryError if it does not match `NAME`."""
+    if not NAME.fullmatch(name):
+        raise RegistryError(f"a model's name consists of letters, digits, '_', '-', '.', as in agggen-2; not {name!r}")
     return name
 
 

@@ -24,31 +24,25 @@ def admit(address: str, expected: str | None = None) -> tuple[Bundle | Critic, s
     """Checks and loads the untrusted bundle at `address`, a folder or ``s3://...``; also returns its fingerprint.
 
     Files that do not belong to a bundle are refused without reading them, and weights are read as safetensors, so that
-    no code can be run.
-
-    Raises:
-        BundleError: the bundle is missing, incomplete or changed, its fingerprint is not `expected`, or its folder
-            contains other files.
-        StorageError: the store refused access or did not answer.
+    no code can be run. Raises BundleError if the bundle is missing, incomplete or changed, if its fingerprint is not
+    `expected`, or if its folder contains other files.
     """
     folder = Folder(address)
     _check_names(folder)
-    path, actual_fingerprint = fetch(address, expected)
+    path, actual = fetch(address, expected)
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
-    return load(path), actual_fingerprint
+    return load(path), actual
 
 
 def fetch(address: str, expected: str | None) -> tuple[Path, str]:
     """The local path of the verified bundle at `address`, and its fingerprint; raises as `admit` does."""
     path = get_bundle(address)
-    actual_fingerprint = fingerprint(path)
-    if expected not in (None, actual_fingerprint):
-        raise BundleError(
-            f"{address} is not the expected bundle: its fingerprint is {actual_fingerprint}, not {expected}"
-        )
-    return path, actual_fingerprint
+    actual = fingerprint(path)
+    if expected not in (None, actual):
+        raise BundleError(f"{address} is not the expected bundle: its fingerprint is {actual}, not {expected}")
+    return path, actual
 
 
 def _check_names(folder: Folder) -> None:
@@ -72,11 +66,13 @@ def _check_stored(folder: Folder, path: Path) -> None:
 def smoke_test(bundle: Bundle | Critic, device: str = "cpu") -> list[str]:
     """Generates texts for two records on `device`, or has the critic judge a text; returns messages about faults.
 
-    The records are a chemical element, and one with the bundle's own predicates. Texts are also generated with
-    ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
+    Texts are also generated with ``verify=off``, because ``verify=strict`` replaces missing output by template clauses.
     """
     if isinstance(bundle, Critic):
-        return _critic_faults(bundle)
+        record = next(iter(elements_records("dev")))
+        (judgement,) = bundle.judge([record], [record.references[0].text])
+        scores = judgement.coverage, judgement.correctness
+        return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
     faults = []
@@ -96,13 +92,6 @@ def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str
     if not generation.text.strip():
         return f"{subject} gave an empty text"
     return None if math.isfinite(generation.score) else f"{subject} gave a text with the score {generation.score}"
-
-
-def _critic_faults(critic: Critic) -> list[str]:
-    record = next(iter(elements_records("dev")))
-    (judgement,) = critic.judge([record], [record.references[0].text])
-    scores = judgement.coverage, judgement.correctness
-    return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
 
 
 def _smoke_records(bundle: Bundle) -> list[Record]:

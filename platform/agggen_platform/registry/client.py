@@ -26,10 +26,7 @@ def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
 
 
 def connect(uri: str, create: bool = False) -> Any:
-    """An ``MlflowClient`` of the registry at `uri`; raises RegistryError if there is none or it does not answer.
-
-    `create`: create a missing SQLite file, which takes seconds.
-    """
+    """An ``MlflowClient`` of the registry at `uri`; `create`: create a missing SQLite file, which takes seconds."""
     require("mlflow")
     if uri.startswith("sqlite:"):
         _check_file(uri, create)

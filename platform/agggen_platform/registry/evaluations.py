@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agggen.bundle import Bundle
 from agggen.config import flatten
@@ -38,8 +38,6 @@ _LOWER_IS_BETTER = {"ter", "invented", *_SER}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of a version on a set of records."""
-
     corpus: str
     split: str
     records: str  # fingerprint of the records
@@ -79,15 +77,10 @@ def evaluations_of(version: Version) -> list[Evaluation]:
 
 
 def read_evaluation(report: Path | str, fingerprint: str, bundle: Bundle | Critic, uri: str) -> Evaluation:
-    """Reads a report that `agggen evaluate` wrote.
+    """Reads a report of `agggen evaluate`: a folder, local or in a store, or ``runs:/RUN_ID`` of the MLflow at `uri`.
 
-    Args:
-        report: a folder, local or in a store, or ``runs:/RUN_ID`` of the MLflow at `uri`.
-        bundle: must have been evaluated with its own inference settings; it has this `fingerprint`.
-
-    Raises:
-        ConfigError: there is no report, it is of another bundle or other settings, or `bundle` is a critic.
-        RegistryError, StorageError: MLflow or the store refused access or did not answer.
+    Raises ConfigError if there is no report, if `bundle` (with this `fingerprint`) is a critic, or if the report is of
+    another bundle or of other inference settings than the bundle's own.
     """
     if isinstance(bundle, Critic):
         raise ConfigError("a critic writes no texts, so it has no report of `agggen evaluate`; give a model's version")
@@ -150,8 +143,9 @@ def _differing_setting(run: Mapping[str, Any], inference: InferenceConfig) -> st
     return ""
 
 
-def _measure_name(metric: str) -> str:
-    return metric.rpartition("/")[2]
+class Verdict(NamedTuple):
+    passed: bool
+    note: str  # the reason
 
 
 @dataclass(frozen=True)
@@ -162,7 +156,8 @@ class Gate:
     tolerance: float = 0.0  # by how much the candidate may be worse, in points of the metric
 
     def __post_init__(self) -> None:
-        if _measure_name(self.metric) not in _HIGHER_IS_BETTER | _LOWER_IS_BETTER or "/" not in self.metric:
+        section, _, name = self.metric.rpartition("/")
+        if not section or name not in _HIGHER_IS_BETTER | _LOWER_IS_BETTER:
             raise ConfigError(
                 f"{self.metric!r} is not a metric for the gate: give a section and a metric of a report, such as "
                 "plain/bleu, plain/ter or faithfulness/values_whole, of which higher or lower values are better"
@@ -183,14 +178,12 @@ class Gate:
             evaluation = candidate_evaluations[key]
             value, champion_value = (entry.scores[self.metric][0] for entry in (evaluation, champion_evaluations[key]))
             difference = champion_value - value
-            deficit = difference if _measure_name(self.metric) in _HIGHER_IS_BETTER else -difference
+            deficit = difference if self.metric.rpartition("/")[2] in _HIGHER_IS_BETTER else -difference
             passed &= deficit <= self.tolerance
             digits = 2 if abs(deficit) >= 0.005 or not deficit else 6  # more for a small difference
-            note = f"{self.metric} {value:.{digits}f} against {champion_value:.{digits}f} of version {champion.number}"
-            note += f" on {evaluation}"
-            if deficit > self.tolerance:
-                note += f": worse by {deficit:.{digits}f}, {self.tolerance:g} is tolerated"
-            notes.append(note)
+            numbers = f"{value:.{digits}f} against {champion_value:.{digits}f} of version {champion.number}"
+            tolerated = f": worse by {deficit:.{digits}f}, {self.tolerance:g} is tolerated"
+            notes.append(f"{self.metric} {numbers} on {evaluation}{tolerated if deficit > self.tolerance else ''}")
         return Verdict(passed, "; ".join(notes))
 
     def _evaluations(self, version: Version) -> dict[tuple[str, str], Evaluation]:
@@ -212,9 +205,3 @@ class Gate:
             for version in unevaluated or (version for version, _ in evaluated)
         )
         return f"no common evaluation of {self.metric}: {reason}. Run: {commands}"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    passed: bool
-    note: str  # the reason

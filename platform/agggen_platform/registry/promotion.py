@@ -1,11 +1,4 @@
-"""Moves an alias to a version that passes three checks, and back to an earlier version.
-
-    (a) the bundle exists at its registered address, unchanged
-    (b) metric gate: on all common evaluations, the metric is not worse than for the version that has the alias
-    (c) smoke test: the bundle generates non-empty texts by plans that fit their records
-
-An error lists all failures. `rollback` only checks (a).
-"""
+"""Moves an alias to a version that passes three checks (bundle, metric gate, smoke test), and back again."""
 
 from __future__ import annotations
 
@@ -50,14 +43,9 @@ def promote(
 ) -> Promotion:
     """Gives the alias to a version that passes all checks; returns at once if the version already has it.
 
-    Args:
-        gate: by default, BLEU must not be worse at all.
-        force: ignore the metric gate, but not the other checks; recorded in the alias's history.
-        uri: the registry's URI. Default: `registry_uri`.
-
-    Raises:
-        PromotionRefused: lists every check that failed.
-        RegistryError: there is no such version, the registry cannot be reached, or another process moved the alias.
+    `gate`: by default, BLEU must not be worse at all; `force` ignores it, but not the other checks, and is recorded in
+    the alias's history. Raises PromotionRefused, which lists every check that failed, or RegistryError if there is no
+    such version or another process moved the alias.
     """
     registry = Registry(uri)
     candidate = registry.version(ModelAddress(name, version=version))
@@ -81,9 +69,7 @@ def promote(
 def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Promotion:
     """Gives the alias back to the version that had it before; a second call goes one version further back.
 
-    Raises:
-        PromotionRefused: the earlier version's bundle is missing or was changed.
-        RegistryError: no version had the alias before; or as for `promote`.
+    Raises PromotionRefused if its bundle is missing or was changed, RegistryError if no version had the alias before.
     """
     registry = Registry(uri)
     current = registry.aliased_version(name, alias)

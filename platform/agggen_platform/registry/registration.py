@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,15 +36,7 @@ def register(
     If a version at `bundle_address`, or at another address that still contains the bundle, is registered already, it
     is returned instead, and the alias does not change; `Version.new` is then False.
 
-    Args:
-        bundle_address: a folder or ``s3://...``.
-        metrics: metrics to store with the version, in addition to the bundle's.
-        tags: additional tags, such as ``{"bundle.run": "webnlg-1"}``; an empty value removes a tag.
-        uri: the registry's URI. Default: `registry_uri`.
-
-    Raises:
-        BundleError: the bundle cannot be loaded, or its folder has other files.
-        RegistryError: the registry cannot be reached, or refuses the version.
+    `metrics` and `tags`, such as ``{"bundle.run": "webnlg-1"}``, are added to the bundle's; an empty tag removes one.
     """
     check_name(name)
     address = Folder(bundle_address).address
@@ -69,12 +62,7 @@ def accepts_address(uri: str, address: str) -> bool:
 
 
 def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluation:
-    """Stores the scores of a report with the version `model`, an address; see `read_evaluation`.
-
-    Raises:
-        RegistryError: there is no such version.
-        BundleError: the version's bundle cannot be read.
-    """
+    """Stores the scores of a report with the version `model`, an address; see `read_evaluation`."""
     registry = Registry(uri)
     version = registry.version(parse_address(model))
     bundle, bundle_fingerprint = admit(version.source, version.fingerprint)
@@ -90,18 +78,11 @@ def resolve(address: str, *, uri: str | None = None) -> str:
 
 def _existing_version(registry: Registry, name: str, digest: str, address: str) -> Version | None:
     """The version of the bundle with the fingerprint `digest` whose source is `address` or contains the bundle."""
-    versions = registry.versions(name, digest) if name in registry.names() else []
-    usable_versions = (
-        version for version in versions if version.source == address or _contains_bundle(version.source, digest)
-    )
-    return next(usable_versions, None)
-
-
-def _contains_bundle(address: str, digest: str) -> bool:
-    try:
-        return fingerprint(get_bundle(address)) == digest
-    except AggGenError:  # the bundle was deleted or modified
-        return False
+    for version in registry.versions(name, digest) if name in registry.names() else ():
+        with suppress(AggGenError):  # the bundle was deleted or modified
+            if version.source == address or fingerprint(get_bundle(version.source)) == digest:
+                return version
+    return None
 
 
 def _tags_of(bundle: Bundle | Critic, address: str, metrics: Mapping[str, float]) -> dict[str, str]:

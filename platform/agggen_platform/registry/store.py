@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from agggen.errors import hint
-from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name, is_valid_name
+from agggen_platform.registry.address import NAME, ModelAddress, RegistryError, check_alias, check_name
 from agggen_platform.registry.client import connect, registry_errors, registry_uri
 
 FINGERPRINT = "bundle.fingerprint"
@@ -49,8 +49,6 @@ class Version:
 
 @dataclass(frozen=True)
 class Move:
-    """The move of an alias from one version to another."""
-
     at: str  # time in UTC; empty if not agggen moved it
     from_version: str | None
     to_version: str | None
@@ -73,10 +71,10 @@ class Registry:
         self._client = connect(self.uri, create)
 
     def names(self) -> list[str]:
-        """The sorted names of models, except invalid ones (`is_valid_name`) that other programs registered."""
+        """The sorted names of models, except invalid ones that other programs registered."""
         with registry_errors(self.uri):
             models = _all_pages(self._client.search_registered_models)
-        return sorted(model.name for model in models if is_valid_name(model.name))
+        return sorted(model.name for model in models if NAME.fullmatch(model.name))
 
     def aliases(self, name: str) -> dict[str, str]:
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
@@ -103,7 +101,6 @@ class Registry:
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {existing}")
 
     def aliased_version(self, name: str, alias: str) -> Version | None:
-        """The version that has the alias; None if no version has it."""
         number = self.aliases(name).get(check_alias(alias))
         return None if number is None else self.version(ModelAddress(name, version=number))
 
@@ -169,24 +166,19 @@ class Registry:
         self._check_current(name, alias, move.to_version)
 
     def _save_moves(self, name: str, alias: str, moves: Sequence[Move]) -> None:
+        """Saves the moves with shortened notes; without the oldest ones if they do not fit into a tag."""
+        history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
+        while len(serialised := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
+            del history[0]
         with registry_errors(self.uri):
-            self._client.set_registered_model_tag(name, _MOVES + alias, _history_json(moves))
+            self._client.set_registered_model_tag(name, _MOVES + alias, serialised)
 
     def _check_current(self, name: str, alias: str, number: str | None) -> None:
-        actual = self.aliases(name).get(alias)
-        if actual != number:
+        if (actual := self.aliases(name).get(alias)) != number:
             raise RegistryError(
                 f"{name}@{alias} is version {actual or 'none'}, where version {number or 'none'} was expected: another "
                 "process moved it; check `agggen models list` and try again"
             )
-
-
-def _history_json(moves: Sequence[Move]) -> str:
-    """The moves as JSON with shortened notes; without the oldest ones if they do not fit into a tag."""
-    history = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
-    while len(serialised := json.dumps(history, separators=(",", ":"))) > _MOVES_LENGTH:
-        del history[0]
-    return serialised
 
 
 def _version(model_version: Any, aliases: Mapping[str, str]) -> Version:

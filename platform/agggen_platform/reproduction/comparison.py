@@ -17,8 +17,6 @@ _ABSENT = Score(reason="the report does not contain this score")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table."""
-
     system: str
     scores: Mapping[str, tuple[float, ...]]  # column -> one score per run, or the published score
     source: str = ""  # the source of published scores; empty for our systems
@@ -36,12 +34,7 @@ class Comparison:
 
 
 def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
-    """Builds the rows of the table from our records and the published scores.
-
-    Raises:
-        ConfigError: records differ in test records, protocol, recipe, inference settings of a system, or signature of a
-            score; the message names the records.
-    """
+    """The rows of the table from our records and the published scores; raises ConfigError for incomparable records."""
     _check_comparable(table, records)
     our_rows = {system_row.name: row for system_row in table.system_rows if (row := _our_row(system_row, records))}
     rows: list[Row] = []
@@ -91,9 +84,8 @@ def _check_comparable(table: Table, records: Sequence[RunRecord]) -> None:
     for system in table.systems:
         by_run = {record.name: record.inference(table) for record in records if record.system == system.key}
         for key in dict.fromkeys(key for settings in by_run.values() for key in settings):
-            _check_equal(
-                table, f"inference setting {key}", [(run, settings.get(key)) for run, settings in by_run.items()]
-            )
+            values = [(run, settings.get(key)) for run, settings in by_run.items()]
+            _check_equal(table, f"inference setting {key}", values)
     signatures: dict[str, list[tuple[str, object]]] = {}
     for _, name, record, score in _scores(table, records):
         if score.signature:

@@ -6,8 +6,7 @@
     RUNS/CORPUS-.../evaluation/CORPUS-SPLIT-.../               reports of `agggen evaluate`
     RUNS/records/TABLE/SYSTEM-SEED.json                        records, one per report
 
-After an interruption, the same call resumes trainings from their last checkpoints and reuses existing reports. The test
-split is read only after all models of the seed are trained.
+After an interruption, the same call resumes. The test split is read only after all models of the seed are trained.
 """
 
 from __future__ import annotations
@@ -44,15 +43,10 @@ def reproduce(
 ) -> None:
     """Trains and evaluates the systems that have no record for these seeds, and writes their records.
 
-    Args:
-        overrides: overrides for all trainings, as for `agggen train`.
-        fresh: evaluate again and replace the records of these seeds; keep finished trainings.
+    `overrides` apply to all trainings. `fresh`: evaluate again and replace the records; finished trainings are kept.
 
-    Raises:
-        ConfigError: an unknown setting, a setting that the table sets itself, or an existing record of another bundle,
-            recipe or inference setting.
-        CorpusError: a corpus is missing, or has another number of records than that of the published scores.
-        ClaimedError, StoppedError, TrainingError: see `train_job`.
+    Raises ConfigError for settings that the table sets itself, or an existing record of another bundle, recipe or
+    inference setting; CorpusError if a corpus is missing or has another size than that of the published scores.
     """
     check_overrides(overrides)
     for model in MODELS:
@@ -167,30 +161,26 @@ class _SeedRun:
             if system.phrases and (fresh or not bundle.exists()):
                 rmtree(bundle, ignore_errors=True)
                 save_bundle(bundle, adjusted_bundle(self.runs_by_model[system.model].path, phrases=system.phrases))
-            self.evaluate_bundle(system, bundle, folder, fresh)
-
-    def evaluate_bundle(self, system: System, bundle: Path, folder: Path, fresh: bool) -> None:
-        """Evaluates `bundle` as the model of `system`; writes below `folder`, whose claim the caller must hold."""
-        table = self.table
-        inference = overrides_of(inference_of(self.recipe, system, self.overrides))
-        task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, inference)
-        if table.inputs not in (None, len(task.records)):
-            raise CorpusError(
-                f"{table.corpus} {table.split} has {len(task.records):,} records, but the published scores of table "
-                f"{table.name} are for {table.inputs:,}: the test sets differ"
-            )
-        self.say(f"{system.name}, seed {self.seed}: {len(task.records):,} records of {task.corpus} {task.split}")
-        path = folder / "evaluation" / task.name
-        report = None if fresh else _read_report(path, task.identity)
-        if report is None:
-            check_target(path, task.identity)
-            evaluated = evaluation.evaluate(task, progress_printer(len(task.records), self.say), self.say)
-            write_report(path, evaluated)
-            evaluation.log_report(task, evaluated, path, self.runs, self.say)
-            report = _read_report(path, task.identity)
-            assert report is not None
-        record = self.record_of(system, flatten(task.config), report)
-        self.say(f"Record: {write_record(self.runs, table, record)}")
+            table = self.table
+            inference = overrides_of(inference_of(self.recipe, system, self.overrides))
+            task = evaluation.task_of(str(bundle), bundle, table.corpus, table.split, inference)
+            if table.inputs not in (None, len(task.records)):
+                raise CorpusError(
+                    f"{table.corpus} {table.split} has {len(task.records):,} records, but the published scores of "
+                    f"table {table.name} are for {table.inputs:,}: the test sets differ"
+                )
+            self.say(f"{system.name}, seed {self.seed}: {len(task.records):,} records of {task.corpus} {task.split}")
+            path = folder / "evaluation" / task.name
+            report = None if fresh else _read_report(path, task.identity)
+            if report is None:
+                check_target(path, task.identity)
+                evaluated = evaluation.evaluate(task, progress_printer(len(task.records), self.say), self.say)
+                write_report(path, evaluated)
+                evaluation.log_report(task, evaluated, path, self.runs, self.say)
+                report = _read_report(path, task.identity)
+                assert report is not None
+            record = self.record_of(system, flatten(task.config), report)
+            self.say(f"Record: {write_record(self.runs, table, record)}")
 
     def record_of(self, system: System, settings: Mapping[str, Any], report: Mapping[str, Any]) -> RunRecord:
         identity = report["identity"]
@@ -202,17 +192,9 @@ class _SeedRun:
                     reason = measure.get("not_computed", "")
                     interval, signature = measure.get("interval_95"), measure.get("signature", "")
                     scores[name] = Score(measure["value"], interval and (interval[0], interval[1]), signature, reason)
-        return RunRecord(
-            system.key,
-            self.seed,
-            self.recipe.result_settings(self.overrides),
-            identity["records"],
-            report["run"]["records"],
-            identity["protocol"],
-            identity["bundle"],
-            self.table.score_settings(settings),
-            scores,
-        )
+        recipe, n_records = self.recipe.result_settings(self.overrides), report["run"]["records"]
+        evaluated = (identity["records"], n_records, identity["protocol"], identity["bundle"])
+        return RunRecord(system.key, self.seed, recipe, *evaluated, self.table.score_settings(settings), scores)
 
 
 def _read_report(folder: Path, identity: Mapping[str, str | int]) -> dict[str, Any] | None:

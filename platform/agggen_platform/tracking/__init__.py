@@ -1,9 +1,7 @@
 """The run log: a JSONL file, which is authoritative, and a copy in MLflow for viewing. A `Tracker` logs one run.
 
 `journal` reads and writes the file, `sender` sends it to MLflow on a thread, `cursor` records how much was sent,
-`store` calls MLflow, `backup` copies the log to the run's store, `runs` lists the runs of a folder and sends their
-logs. `origin` describes code, command and machine, `system` measures CPU, memory and GPUs, `transitions` tabulates the
-model's transition probabilities.
+`store` calls MLflow, `backup` copies the log to the run's store.
 """
 
 from agggen_platform.tracking.tracker import Tracker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,19 +17,12 @@ INTERVAL_SECONDS = 30.0  # between two copies; if the machine fails, at most thi
 
 @contextmanager
 def log_backup(
-    folder: Path,
-    store: Folder,
-    excluded: tuple[str, ...],
-    check_claim: Callable[[], None],
-    report: Callable[[str], None],
+    folder: Path, store: Folder, excluded: Sequence[str], check_claim: Callable[[], None], report: Callable[[str], None]
 ) -> Iterator[None]:
     """Downloads the log and samples of a run from `store` to `folder`; in the block, regularly copies them to `store`.
 
     Nothing is downloaded if the log in `folder` begins with the stored one. Errors of copies are reported, not raised.
-
-    Args:
-        excluded: names of files and folders in `folder` that are not part of the log.
-        check_claim: called before each copy; raises if the claim on the store is lost.
+    `excluded`: names in `folder` that are not part of the log. `check_claim` raises if the claim on the store is lost.
     """
     local = Folder(str(folder))
 

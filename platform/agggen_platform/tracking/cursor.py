@@ -1,7 +1,4 @@
-"""The cursor of a run log: a file beside the log with the offset up to which it was sent, and the id of the MLflow run.
-
-A later run of the same name continues this MLflow run. Only the process that has locked the log sends it.
-"""
+"""The cursor of a run log: a file with the offset up to which the log was sent, and the id of the MLflow run."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ class Cursor:
 
 
 def load(folder: Path, uri: str, experiment: str) -> Cursor:
-    """The cursor of the run in `folder`; a new cursor if its file is missing, damaged, or of another destination.
-
-    With a new cursor, the whole log is sent to the MLflow run with the log's tag; MLflow drops duplicates.
-    """
+    """The cursor of the run in `folder`; a new cursor if its file is missing, damaged, or of another destination."""
     destination = f"{uri} {experiment}"
     try:
         cursor = Cursor(**json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
@@ -52,14 +46,12 @@ def load(folder: Path, uri: str, experiment: str) -> Cursor:
 
 
 def save(folder: Path, cursor: Cursor) -> None:
-    """Writes the cursor by an atomic rename; raises OSError."""
     temporary = folder / f".{FILE_NAME}.{os.getpid()}"
     temporary.write_text(json.dumps(asdict(cursor), indent=1), encoding="utf-8")
     os.replace(temporary, folder / FILE_NAME)
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a running process has locked the run log in `folder`."""
     if not (folder / LOCK_NAME).exists():
         return False
     with locked(folder / LOCK_NAME, wait=False) as acquired:

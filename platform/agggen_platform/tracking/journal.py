@@ -55,8 +55,12 @@ class Journal:
         text = json.dumps(_json_value(event), ensure_ascii=False, allow_nan=False, default=str)
         line = text.encode("utf-8", "replace") + b"\n"
         with self._lock:
-            file = self._open()
-            n_written = os.write(file, b"\n" + line if self._is_incomplete else line)
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                size = os.fstat(self._file).st_size
+                self._is_incomplete = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+            n_written = os.write(self._file, b"\n" + line if self._is_incomplete else line)
             self._is_incomplete = n_written < len(line) + self._is_incomplete
             if self._is_incomplete:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -67,14 +71,6 @@ class Journal:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
-
-    def _open(self) -> int:
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            size = os.fstat(self._file).st_size
-            self._is_incomplete = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
-        return self._file
 
 
 def entries(path: Path, start: int = 0) -> Iterator[Entry]:

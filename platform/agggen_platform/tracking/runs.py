@@ -28,8 +28,6 @@ class UnsentError(AggGenError):
 
 @dataclass
 class Run:
-    """The state of a run, from its log."""
-
     folder: Path
     experiment: str = "agggen"
     uri: str = ""  # MLflow's address without credentials
@@ -120,11 +118,7 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
     """The address of MLflow's page that compares the runs; for a database, on the server of `agggen runs ui` at `port`.
 
     The page shows the curves of `metric`, or by default parameters, metrics and tags side by side. Runs of sweeps are
-    left out: they share no parameters or metrics with their trials.
-
-    Raises:
-        ConfigError: there are fewer than two runs, they are of several servers or experiments, MLflow lacks one of
-            them, or it does not answer.
+    left out: they share no parameters or metrics with their trials. Raises ConfigError if MLflow has no such page.
     """
     parents = {run.parent for run in runs}
     compared = [run for run in runs if run.name not in parents]

@@ -1,8 +1,7 @@
 """Sends a run log to MLflow on a background thread: in order, each entry exactly once.
 
 After an error or timeout of MLflow the thread retries with exponential back-off, while the run continues. Files are
-sent last, so that a failing artifact store does not delay other entries. The next run of the same name, or `agggen runs
-sync`, sends the entries that remain unsent.
+sent last, so that a failing artifact store does not delay other entries.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ class Sender:
         *,
         killed_size: int | None = None,
     ) -> None:
-        """`report` is called with messages for the user.
-
-        `killed_size`: the size in bytes of a dead process's log; if it is unchanged, the MLflow run becomes KILLED.
-        """
+        """`killed_size`: the size in bytes of a dead process's log; if it is unchanged, the run becomes KILLED."""
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._report_to, self._killed_size = uri, experiment, report, killed_size
         self.cursor = self._load()
@@ -135,8 +131,7 @@ class Sender:
         store = self._store
         while not self._abandoned.is_set() and (batch := self._batch()):
             self._send_batch(store, batch)
-        if self.parent is not None and not self.cursor.parented and (run_id := store.find(self.parent)):
-            store.set_parent(run_id)
+        if self.parent is not None and not self.cursor.parented and store.set_parent(self.parent):
             self.cursor.parented = True
             self._save()
         if self._sent_steps.is_running and self._killed_size == self.path.stat().st_size:
@@ -274,9 +269,8 @@ class _SentSteps:
         step = event["step"]
 
         def is_new(name: str, value: float) -> bool:
-            return step > self._largest_before_start.get(name, -1) or (
-                step == 0 and self._values_at_zero.get(name) != value
-            )
+            is_changed = step == 0 and self._values_at_zero.get(name) != value
+            return is_changed or step > self._largest_before_start.get(name, -1)
 
         return event | {"values": {name: value for name, value in metric_values(event).items() if is_new(name, value)}}
 

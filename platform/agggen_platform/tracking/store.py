@@ -22,28 +22,18 @@ TAG_CHARACTERS = 8000
 DIGEST_CHARACTERS = 36
 METRICS_PER_BATCH = 1000
 _PARAMS_PER_BATCH = 100
-_INVALID_IN_MODEL_NAME = re.compile(r"[/:.%\"']")
 
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
 ENDED_TAG = "ended"  # how and why the run ended
-_KIND_TAG = "mlflow.experimentKind"  # makes MLflow's pages open with runs and metrics, not with prompts and traces
 _REJECTED = (
-    "INVALID_PARAMETER_VALUE",
-    "MALFORMED_REQUEST",
-    "INVALID_STATE",
-    "BAD_REQUEST",
-    "RESOURCE_ALREADY_EXISTS",
+    "INVALID_PARAMETER_VALUE", "MALFORMED_REQUEST", "INVALID_STATE", "BAD_REQUEST", "RESOURCE_ALREADY_EXISTS",
     "ALREADY_EXISTS",
-)
+)  # fmt: skip
 _PERMANENT = (
-    "PERMISSION_DENIED",
-    "UNAUTHENTICATED",
-    "CUSTOMER_UNAUTHORIZED",
-    "ENDPOINT_NOT_FOUND",
-    "NOT_IMPLEMENTED",
+    "PERMISSION_DENIED", "UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED",
     "FEATURE_DISABLED",
-)
+)  # fmt: skip
 # SQLAlchemy's messages end with a link; the code of a DataError is 9h9h.
 _SQL_ERROR, _SQL_DATA_ERROR = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")
 
@@ -57,10 +47,7 @@ class UnreadableError(Exception):
 
 
 def classify(error: Exception) -> Literal["rejected", "permanent", "transient"]:
-    """rejected: MLflow refuses this value; permanent: every call will fail; transient: a retry may succeed.
-
-    HTTP status 5xx, timeouts, and errors of the artifact store without a status are transient.
-    """
+    """rejected: MLflow refuses this value; permanent: every call will fail; transient: a retry may succeed."""
     code = getattr(error, "error_code", None)
     if code == "BAD_REQUEST" and _SQL_ERROR in str(error) and not _SQL_DATA_ERROR.search(str(error)):
         return "transient"  # MLflow uses this code for all database errors, such as no free connection
@@ -84,41 +71,25 @@ class Store:
     """A connection to MLflow and, after `open`, to one of its runs."""
 
     def __init__(self, uri: str, experiment: str, runs_dir: Path, rejected: Callable[[str], None]) -> None:
-        """Connects; creates the experiment and, in a new SQLite file, the schema. SQLite's artifacts are in `runs_dir`.
-
-        `rejected` is called with a message for each value or file that MLflow rejects; see `classify`.
-        """
+        """`rejected` is called with a message for each value or file that MLflow rejects."""
         self._rejected = rejected
         self._run_id = ""
         self._params: dict[str, str] = {}
+        folder = (runs_dir / "artifacts" / experiment).as_uri() if sqlite_file(uri) else None
+        tags = {"mlflow.experimentKind": "custom_model_development"}  # pages open with runs, not with prompts
         with schema_lock(uri):
             self._client = mlflow_client(uri)
-            self._experiment_id = self._experiment(experiment, runs_dir if sqlite_file(uri) else None)
-
-    def _experiment(self, name: str, runs_dir: Path | None) -> str:
-        folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
-        tags = {_KIND_TAG: "custom_model_development"}
-        experiment = get_or_create_experiment(self._client, name, artifact_location=folder, tags=tags)
-        if experiment.lifecycle_stage != "active":
-            raise DeletedError(f"the experiment {name!r} was deleted in MLflow: restore it, or choose another")
-        return str(experiment.experiment_id)
-
-    def find(self, run_name: str) -> str | None:
-        """The id of the newest run of this name in the experiment; None if there is none."""
-        return self._search(f"attributes.run_name = '{run_name}'")
+            existing = get_or_create_experiment(self._client, experiment, artifact_location=folder, tags=tags)
+        if existing.lifecycle_stage != "active":
+            raise DeletedError(f"the experiment {experiment!r} was deleted in MLflow: restore it, or choose another")
+        self._experiment_id = str(existing.experiment_id)
 
     def _search(self, condition: str) -> str | None:
         runs = self._client.search_runs([self._experiment_id], condition, max_results=1)
         return runs[0].info.run_id if runs else None
 
     def open(self, run_id: str | None, key: str, run_name: str, first_event: Event) -> tuple[str, bool]:
-        """Finds the MLflow run of a run log, or creates it; returns its id, and whether it replaces a deleted run.
-
-        Args:
-            run_id: the run to which the log was sent before.
-            key: identifies the run log, to find a run whose creation MLflow did not confirm.
-            first_event: the first event of the run log.
-        """
+        """Finds the run of a log, or creates it; returns its id, and whether it replaces a deleted one (`run_id`)."""
         from mlflow.exceptions import MlflowException
 
         run, is_replaced = None, False
@@ -130,12 +101,11 @@ class Store:
                     raise
             is_replaced = run is None or run.info.lifecycle_stage != "active"
         if run is None or is_replaced:
-            if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):
+            if existing := self._search(f"tags.`{_LOG_TAG}` = '{key}'"):  # MLflow did not confirm its creation
                 run = self._client.get_run(existing)
             else:
-                run = self._client.create_run(
-                    self._experiment_id, _milliseconds(first_event), {_LOG_TAG: key}, run_name
-                )
+                start = _milliseconds(first_event)
+                run = self._client.create_run(self._experiment_id, start, {_LOG_TAG: key}, run_name)
         self._run_id, self._params = run.info.run_id, dict(run.data.params)
         return self._run_id, is_replaced
 
@@ -191,9 +161,11 @@ class Store:
         if self._client.get_run(self._run_id).info.lifecycle_stage != "active":
             raise DeletedError("the run was deleted in MLflow")
 
-    def set_parent(self, run_id: str) -> None:
-        """Makes this run a child of the run `run_id`."""
-        self._client.set_tag(self._run_id, "mlflow.parentRunId", run_id)
+    def set_parent(self, run_name: str) -> bool:
+        """Makes this run a child of the newest run of this name; returns whether there is one."""
+        if run_id := self._search(f"attributes.run_name = '{run_name}'"):
+            self._client.set_tag(self._run_id, "mlflow.parentRunId", run_id)
+        return run_id is not None
 
     def _set_tags(self, tags: dict[str, str]) -> None:
         from mlflow.entities import RunTag
@@ -220,9 +192,8 @@ class Store:
         profile = json.dumps({"split": event["split"], "fingerprint": event["fingerprint"]})
         digest = event["fingerprint"][:DIGEST_CHARACTERS]
         dataset = Dataset(_shortened(event["name"], 500), digest, scheme if colon else "local", source, profile=profile)
-        self._client.log_inputs(
-            self._run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", event["split"])])]
-        )
+        context = InputTag("mlflow.data.context", event["split"])
+        self._client.log_inputs(self._run_id, [DatasetInput(dataset, [context])])
 
     def _log_model(self, event: Event) -> None:
         """Logs a bundle's metrics on a dataset to the LoggedModel with its fingerprint, which is created if missing."""
@@ -235,7 +206,7 @@ class Store:
         else:
             tags = {"fingerprint": event["fingerprint"], "mlflow.model.isExternal": "true"}
             params = {mlflow_key(name): _shortened(str(value), 500) for name, value in event["params"].items()}
-            name = _INVALID_IN_MODEL_NAME.sub("-", event["name"])
+            name = re.sub(r"[/:.%\"']", "-", event["name"])  # characters that MLflow refuses
             model = self._client.create_logged_model(self._experiment_id, name, self._run_id, tags, params, "agggen")
             model_id = model.model_id
             self._client.finalize_logged_model(model_id, "READY")
@@ -260,7 +231,6 @@ class Store:
 
 
 def _check_readable(file: Path) -> None:
-    """Raises UnreadableError if `file` cannot be opened."""
     try:
         file.open("rb").close()
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:

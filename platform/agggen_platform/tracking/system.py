@@ -1,7 +1,4 @@
-"""CPU, memory and GPU usage of this machine during a run, measured and named as MLflow's system metrics.
-
-The values are written to the run log, because MLflow's own thread loses them while its server does not answer.
-"""
+"""CPU, memory and GPU usage of this machine, in the run log: MLflow's own thread loses values if its server is down."""
 
 from __future__ import annotations
 
@@ -31,9 +28,13 @@ class SystemMetrics:
 
     def _run(self) -> None:
         try:
-            monitors = _monitors()
+            from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+            from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
         except ImportError:  # no MLflow
             return
+        monitors: list[Any] = [CPUMonitor()]
+        with suppress(ImportError, RuntimeError):  # no nvidia-ml-py, or no GPU
+            monitors.append(GPUMonitor())
         while not self._stop.wait(self._seconds):
             values: dict[str, float] = {}
             for monitor in monitors:
@@ -41,13 +42,3 @@ class SystemMetrics:
                 values |= monitor.aggregate_metrics()
                 monitor.clear_metrics()
             self._log({f"system/{name}": value for name, value in values.items()})
-
-
-def _monitors() -> list[Any]:
-    from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
-    from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
-
-    monitors: list[Any] = [CPUMonitor()]
-    with suppress(ImportError, RuntimeError):  # no nvidia-ml-py, or no GPU
-        monitors.append(GPUMonitor())
-    return monitors

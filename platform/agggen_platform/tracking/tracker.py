@@ -1,9 +1,5 @@
 """The log of a run: each call appends a line to ``RUNS_DIR/RUN_NAME/tracking.jsonl``; a thread sends lines to MLflow.
 
-If MLflow is unreachable, slow, or refuses a value, the user gets a message and the run continues; unsent lines are sent
-when MLflow answers again, by the next run of the same name, or by `agggen runs sync`. If MLflow is not installed, only
-the file is written, without system metrics.
-
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
         tracker.log_metrics({"dev/bleu": 41.2}, step=300)
@@ -24,7 +20,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agggen.config import Scalar
@@ -77,7 +72,6 @@ class Tracker:
 
         Args:
             uri: MLflow's address. Default: `default_uri`.
-            tags: tags of the run, in addition to the tags of `origin`.
             report: called with a line about each problem, from any thread.
             patience: seconds to wait for MLflow at the end of the ``with`` block.
             parent: the name of the parent run in `runs_dir`.
@@ -117,16 +111,13 @@ class Tracker:
                 f"install 'agggen[ray]' && agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))}"
             )
         if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}) and self._has_mlflow:
-            self._start_time = next(
-                (entry.event["time"] for entry in journal.entries(self.path) if entry.event), self._start_time
-            )
+            times = (entry.event["time"] for entry in journal.entries(self.path) if entry.event)
+            self._start_time = next(times, self._start_time)
             self._sender = Sender(self.path.parent, self.uri, self.experiment, self.parent, self._report)
             self._sender.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._system.stop()
         status, ended = _final_status(error)
         self._record("end", {"status": status, "ended": masked(ended)})
@@ -144,7 +135,6 @@ class Tracker:
         self._record("params", {"values": _masked(params)})
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Logs numbers at a step."""
         values = {}
         for name, value in metrics.items():
             try:
@@ -155,7 +145,6 @@ class Tracker:
         self._system.start()  # not before, because MLflow's pages compare runs by the first logged metric
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Sets tags; an existing tag gets the new value."""
         self._record("tags", {"values": _masked(tags)})
 
     def log_dataset(self, name: str, split: str, fingerprint: str, source: str) -> None:
@@ -219,7 +208,6 @@ class Tracker:
         self.log_metrics(metrics, step=round(time.time() - self._start_time))
 
     def _record(self, kind: str, fields: Mapping[str, Any]) -> bool:
-        """Writes an event; returns whether that succeeded."""
         try:
             self._journal.append({"event": kind, **fields, "time": round(time.time(), 3)})
         except OSError as error:
@@ -234,7 +222,7 @@ class Tracker:
 
 
 def _final_status(error: BaseException | None) -> tuple[str, str]:
-    """The status in MLflow of a run that ended by `error`, and a description of why it ended."""
+    """The status in MLflow of a run that ended by `error`, and why it ended."""
     match error:
         case None:
             return "FINISHED", "finished"

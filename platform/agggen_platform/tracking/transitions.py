@@ -14,10 +14,9 @@ _LIMIT = 5  # rows for each predicate and relation
 
 
 def transitions_table(bundle: Bundle) -> str:
-    """CSV of the most probable predicates after each predicate: at most `_LIMIT` in the same and in the next fact.
+    """CSV of the most probable predicates after each one (`last`; empty: the beginning of a text or fact).
 
-    The column `last` has the predicate before; it is empty at the beginning of a text or fact. Probabilities are for a
-    record that has every predicate of the model once.
+    Probabilities are for a record that has every predicate of the model once.
     """
     import torch
 

@@ -1,15 +1,13 @@
 """Events of a training run, and their receivers.
 
-Worker 0, or the job's process if there are no workers, turns callbacks of the training loop into `TrainingEvent`s.
 Workers send events and messages to the job through the actor `RunCoordinator`; `WorkerMonitor` handles the messages.
-`EventSink` passes all events to the run log, Prometheus, the progress display and early stopping.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agggen.training.events import SendEvent, TrainingEvent
@@ -22,18 +20,16 @@ _WAITING_SECONDS = 60.0  # without a heartbeat: the user is told that the job wa
 _DEAD_SECONDS = 20.0  # without a heartbeat: worker 0 counts as dead
 
 
-# --- between the workers and the job --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class WorkerMessage:
-    """A message of a worker to the job."""
+    """A message of a worker to the job.
+
+    Contents: event: the `TrainingEvent`; attempt, when one starts: None; workers, when they start: their number;
+    failure: the reason; checkpoint: the Unix time of its verification; remark: a text for the user; system: metrics.
+    """
 
     kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
-    """By kind. event: the `TrainingEvent`; attempt, when one starts: None; workers, when they start: their number;
-    failure: the reason; checkpoint: the Unix time of its verification; remark: a message for the user; system: metrics
-    by name."""
 
 
 class RunCoordinator:
@@ -47,7 +43,6 @@ class RunCoordinator:
         self._heartbeat = time.monotonic()
 
     def send(self, message: WorkerMessage) -> None:
-        """Called by a worker: adds a message."""
         self._messages.append(message)
         self._n_attempts += message.kind == "attempt"
         if message.kind == "workers":
@@ -68,7 +63,6 @@ class RunCoordinator:
         return messages, time.monotonic() - self._heartbeat
 
     def stop(self) -> None:
-        """Called by the job: tells the workers to stop after their current update."""
         self._stop = True
 
     def state(self) -> tuple[bool, int]:
@@ -76,7 +70,6 @@ class RunCoordinator:
         return self._stop or self._result is not None, self._n_attempts
 
     def result(self) -> tuple[str, str] | None:
-        """Returns the arguments of `end`; None if it was not called."""
         return self._result
 
 
@@ -103,11 +96,10 @@ class WorkerMonitor:
         self.failure = ""  # reason of the last failed attempt
 
     def handle(self, messages: Sequence[WorkerMessage], heartbeat_age: float) -> None:
-        """Handles the result of `RunCoordinator.take_messages`."""
         for message in messages:
             self._handle(message.kind, message.content)
         self.is_alive = self._n_starts > 0 and heartbeat_age <= _DEAD_SECONDS
-        self._meter.workers(self._n_running if self.is_alive else 0)
+        self._meter.set("training_workers", self._n_running if self.is_alive else 0)
         is_waiting = heartbeat_age > _WAITING_SECONDS
         if is_waiting and not self._is_waiting:
             self._report(f"still waiting for {self._workers} workers: the cluster is busy, or has to grow")
@@ -123,7 +115,7 @@ class WorkerMonitor:
                 restart = f" again (restart {self._n_starts})" if self._n_starts else ""
                 self._report(f"{content} of {self._workers} workers train{restart}")
                 if self._n_starts:
-                    self._meter.restarted()
+                    self._meter.add("training_restarts", 1)
                 self._n_starts, self._n_running = self._n_starts + 1, content
             case "failure" if not self._has_failed:  # later failures often follow from the first
                 self.failure, self._has_failed = content, True
@@ -144,38 +136,31 @@ class WorkerMonitor:
         self._n_attempts, self._last_checkpoint, self._has_failed = self._n_attempts + 1, checkpoint, False
 
 
-# --- in the job -----------------------------------------------------------------------------------------------------
-
-
+@dataclass
 class EventSink:
     """Passes training events to run log, metrics, progress display and early stopping."""
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        meter: TrainingMetrics,
-        show: Callable[[TrainingEvent], None],
-        on_evaluation: Callable[[TrainingEvent], bool] | None,
-        stop: StopRequest,
-    ) -> None:
-        self._tracker, self._meter, self._show = tracker, meter, show
-        self._on_evaluation, self._stop = on_evaluation, stop
-        self._final_steps: dict[str, int] = {}  # number of updates of each stage that has ended
+    tracker: Tracker
+    meter: TrainingMetrics
+    show: Callable[[TrainingEvent], None]
+    on_evaluation: Callable[[TrainingEvent], bool] | None
+    stop: StopRequest
+    _final_steps: dict[str, int] = field(default_factory=dict)  # number of updates of each stage that has ended
 
     def send(self, event: TrainingEvent) -> None:
         """Logs and shows an event; requests a stop of training if `on_evaluation` returns True."""
-        self._meter.event(event)
+        self.meter.event(event)
         if event.metrics:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
-            self._tracker.log_metrics(values, step=event.step)
+            self.tracker.log_metrics(values, step=event.step)
         if event.kind == "evaluation":  # one metric for both stages, so that one curve shows the whole run
             # After a restart, a stage may end a second time.
             step = event.step + sum(steps for stage, steps in self._final_steps.items() if stage != event.stage)
-            self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
+            self.tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
         if event.kind == "end":
             self._final_steps[event.stage] = event.step
         if event.samples:
-            self._tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
-        self._show(event)
-        if event.kind == "evaluation" and self._on_evaluation is not None and self._on_evaluation(event):
-            self._stop.request()
+            self.tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
+        self.show(event)
+        if event.kind == "evaluation" and self.on_evaluation is not None and self.on_evaluation(event):
+            self.stop.request()

@@ -104,7 +104,7 @@ def train_job(
     """Trains a model, in this process (``cluster.workers`` 0) or on Ray Train, and logs the run.
 
     Args:
-        name: the run's name. An existing run of this name is resumed, or returned if it is finished.
+        name: an existing run of this name is resumed, or returned if it is finished.
         runs_dir: the folder of run logs, and unless ``storage.url`` is set, of all other files of runs.
         fresh: replace an existing run of this name.
         parent: the name of the parent run, such as a sweep.
@@ -114,14 +114,10 @@ def train_job(
         show: called with each event of training.
         report: called with messages for the user, such as starts of workers and recovered errors.
         data: the records of the corpus, if they are loaded already.
-        tags: tags of the run in MLflow.
 
     Raises:
         ConfigError: the name is invalid, or a run of this name has another configuration or other data.
-        CorpusError, RecordError, AllenNLPError: the corpus is missing, or cannot be segmented or trained on.
-        ClusterError: the cluster does not exist, or lacks resources for the workers.
         ClaimedError: another job works on this run.
-        StorageError: the store refused access or did not answer.
         StoppedError: a signal, `stop` or `on_evaluation` stopped the job; the same call resumes it.
         TrainingError: training cannot continue.
     """
@@ -234,17 +230,15 @@ class _Run:
     def check(self, data: Data) -> None:
         """Raises ConfigError if a run of this name has another configuration or other data."""
         if content := self.folder.read(_RUN):
-            check_unchanged(
-                json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh"
-            )
+            remedy = "another --name, or --fresh"
+            check_unchanged(json.loads(content), self._identity(data), f"the run {self.name}", remedy)
 
     def begin(self, data: Data, prepared: Prepared, report: Callable[[str], None]) -> None:
         """Writes run.json and rejects.jsonl; reports the numbers of rejects."""
         path = self.runs_folder / "rejects.jsonl"
-        for name, rejects in data.rejects.items():
-            report(f"{len(rejects):,} invalid records of {name} are left out; see {path}")
-        for name, rejects in prepared.rejects.items():
-            report(f"{len(rejects):,} texts of {name} are left out; see {path}")
+        for kind, rejects_by_name in (("invalid records", data.rejects), ("texts", prepared.rejects)):
+            for name, rejects in rejects_by_name.items():
+                report(f"{len(rejects):,} {kind} of {name} are left out; see {path}")
         if all_rejects := list(chain(*data.rejects.values(), *prepared.rejects.values())):
             self.runs_folder.mkdir(parents=True, exist_ok=True)
             write_rejects(path, all_rejects)
@@ -254,10 +248,8 @@ class _Run:
         return flatten(run_config_of(self.config)) | data.input_fingerprints
 
     def describe(self, data: Data) -> None:
-        """Logs the configuration and the data."""
-        config = self.config
-        self.tracker.log_params(flatten(config))
-        self.tracker.set_tags({"config_hash": config_hash(run_config_of(config))})
+        self.tracker.log_params(flatten(self.config))
+        self.tracker.set_tags({"config_hash": config_hash(run_config_of(self.config))})
         for name, digest in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
             self.tracker.log_dataset(corpus, split, digest, corpus)
@@ -293,16 +285,12 @@ class _Run:
 
     def publish(self, bundle: Bundle, check_claim: Callable[[], None]) -> tuple[Path, str]:
         """Saves the bundle; returns its path on this machine, and its address for other machines."""
-        if self.folder.local is not None:
-            path = self.folder.local / _BUNDLE
-            if path.exists():  # `clear` left empty folders; a bundle would have ended the job (`finished_run`)
-                shutil.rmtree(path)
-            save_bundle(path, bundle)
+        path = self.folder.local / _BUNDLE if self.folder.local else self.runs_folder / ".upload"
+        if path.exists():  # empty folders that `clear` left (a bundle would have ended the job), or of a killed upload
+            shutil.rmtree(path)
+        save_bundle(path, bundle)
+        if self.folder.local:
             return path, str(path)
-        staging_folder = self.runs_folder / ".upload"
-        if staging_folder.exists():  # left by a killed job
-            shutil.rmtree(staging_folder)
-        save_bundle(staging_folder, bundle)
-        address = put_bundle(staging_folder, self.folder.at(_BUNDLE), check_claim)
-        shutil.rmtree(staging_folder)
+        address = put_bundle(path, self.folder.at(_BUNDLE), check_claim)
+        shutil.rmtree(path)
         return get_bundle(address), address

@@ -55,8 +55,8 @@ def _locked(folder: Path) -> Iterator[None]:
 class StoreKeeper:
     """A `Checkpointer` that saves in a `CheckpointStore`; as a context manager, it waits for the last checkpoint.
 
-    `save` copies the trainer's state; a thread stores and verifies the copy. A newer copy replaces a pending one. An
-    error of the thread is raised by the next `save`, or at the end of the block.
+    A thread stores and verifies copies of the trainer's state. A newer copy replaces a pending one. An error of the
+    thread is raised by the next `save`, or at the end of the block.
     """
 
     def __init__(self, store: CheckpointStore, group: WorkerGroup, on_saved: Callable[[], None] = lambda: None) -> None:
@@ -75,7 +75,6 @@ class StoreKeeper:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Waits for the last checkpoint; raises StorageError if it could not be stored."""
         if kind is not None and not issubclass(kind, Exception):
             return  # after Ctrl-C, do not wait for uploads
         with self._condition:
@@ -86,12 +85,7 @@ class StoreKeeper:
         self._raise_error()
 
     def restore(self, trainer: Trainer) -> bool:
-        """Loads the newest complete checkpoint, the same one in all workers; returns False if there is none.
-
-        Raises:
-            TrainingError: see `load_checkpoint`.
-            StorageError: the store cannot be read.
-        """
+        """Loads the newest complete checkpoint, the same one in all workers; returns False if there is none."""
         path = self._folder / "restored.safetensors"
         checkpoint = self.group.broadcast(self.store.restore(trainer.stage, path) if self.group.rank == 0 else None)
         if checkpoint is None:
@@ -103,7 +97,6 @@ class StoreKeeper:
         return True
 
     def save(self, trainer: Trainer) -> None:
-        """Queues a copy of the trainer's state; raises StorageError if an earlier checkpoint could not be stored."""
         self._raise_error()
         snapshot = Snapshot.of(trainer)
         with self._condition:
@@ -133,11 +126,7 @@ class StoreKeeper:
 
 
 def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[dict[str, Tensor], Progress]:
-    """The best weights and the progress of a finished stage, from its last checkpoint.
-
-    Raises:
-        StorageError: the newest complete checkpoint is not from the end of the stage.
-    """
+    """The best weights and the progress of a finished stage; raises StorageError if its last checkpoint is missing."""
     with _temporary_folder() as folder:
         path = folder / "trained.safetensors"
         progress = Progress()

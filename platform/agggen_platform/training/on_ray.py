@@ -23,7 +23,7 @@ from agggen.run import fit
 from agggen.training.distributed import DistributedGroup
 from agggen.training.events import EventReporter, SampleWriter
 from agggen_platform.job_config import JobConfig, run_config_of
-from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, workers_that_fit
+from agggen_platform.ray_cluster import ClusterError, connected, nodes, workers_that_fit
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
@@ -47,38 +47,25 @@ _ENVIRONMENT = {
 
 @contextmanager
 def cluster_for_workers(config: JobConfig) -> Iterator[None]:
-    """Connects to the cluster of `config`, and checks that the workers fit on it.
-
-    Raises:
-        ConfigError: the device is a GPU, but ``cluster.gpus_per_worker`` is 0.
-        ClusterError: the cluster does not answer, or the workers do not fit and it does not autoscale.
-    """
+    """Connects to the cluster of `config`; raises ClusterError if the workers do not fit and it does not autoscale."""
     settings = config.cluster
     if config.training.device.startswith("cuda") and not settings.gpus_per_worker:
         raise ConfigError(f"training.device={config.training.device} needs cluster.gpus_per_worker above 0")
     with connected(settings.address) as cluster:
-        if not settings.autoscaling:
-            _check_workers_fit(config, cluster)
+        minimum = settings.min_workers or settings.workers
+        n_fitting = workers_that_fit(settings.resources_per_worker, nodes())
+        if n_fitting < minimum and not settings.autoscaling:
+            resources = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
+            raise ClusterError(
+                f"{minimum} workers of {resources} each do not fit: the cluster has {cluster.cpus:g} CPUs and "
+                f"{cluster.gpus:g} GPUs, enough for {n_fitting}. Change cluster.workers, cluster.cpus_per_worker or "
+                "cluster.gpus_per_worker, or set cluster.autoscaling=true if the cluster autoscales"
+            )
         yield
 
 
-def _check_workers_fit(config: JobConfig, cluster: Cluster) -> None:
-    settings = config.cluster
-    minimum = settings.min_workers or settings.workers
-    n_fitting = workers_that_fit(settings.resources_per_worker, nodes())
-    if n_fitting < minimum:
-        resources = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
-        raise ClusterError(
-            f"{minimum} workers of {resources} each do not fit: the cluster has {cluster.cpus:g} CPUs and "
-            f"{cluster.gpus:g} GPUs, enough for {n_fitting}. Change cluster.workers, cluster.cpus_per_worker or "
-            "cluster.gpus_per_worker, or set cluster.autoscaling=true if the cluster autoscales"
-        )
-
-
 @dataclass(frozen=True)
-class _Task:
-    """The arguments of a worker; see `train_on_workers`."""
-
+class _Task:  # the arguments of `train_on_workers`
     config: JobConfig
     folder: Folder
     prepared: str
@@ -98,12 +85,8 @@ def train_on_workers(
 ) -> None:
     """Trains both stages; their last checkpoints are then in `folder`. To be called inside `cluster_for_workers`.
 
-    Args:
-        folder: the run's folder, which all workers can access.
-        prepared: the path of the examples in this folder.
-        samples: records for which texts are generated after each epoch.
-        claim: the claim on the folder; workers check it before they save a checkpoint.
-        stop: called a few times per second; training stops if it returns True or raises.
+    `prepared` is the path of the examples in `folder`, `samples` are records for which texts are generated after each
+    epoch; workers check `claim` before they save a checkpoint. Training stops if `stop` returns True or raises.
 
     Raises:
         StoppedError: `stop` returned True; the same call resumes training.
@@ -199,7 +182,12 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # unused, but required
                 _trainer(task, attempts, scratch).fit()
         except WorkerGroupError as error:
-            return _too_many_failures(error, task.config)
+            failures = sorted(error.worker_failures.items())
+            reasons = "; ".join(f"worker {rank}: {_last_line(failure)}" for rank, failure in failures)
+            return TrainingError(
+                f"workers failed more than cluster.max_failures={task.config.cluster.max_failures} times, the last "
+                f"time: {reasons}. The same command resumes from the last checkpoint"
+            )
         except ControllerError as error:
             if not isinstance(error.controller_failure, startup_errors()):
                 return ClusterError(f"Ray Train failed: {_last_line(error)}")
@@ -207,14 +195,6 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
             return ClusterError(f"Ray Train failed: {_last_line(error)}")
         else:
             return None
-
-
-def _too_many_failures(error: Any, config: JobConfig) -> TrainingError:
-    reasons = [f"worker {rank}: {_last_line(failure)}" for rank, failure in sorted(error.worker_failures.items())]
-    return TrainingError(
-        f"workers failed more than cluster.max_failures={config.cluster.max_failures} times, the last time: "
-        f"{'; '.join(reasons)}. The same command resumes from the last checkpoint"
-    )
 
 
 def _trainer(task: _Task, failures: int, scratch: str) -> Any:
@@ -309,12 +289,9 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
     """Logs memory and utilisation of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
     def send(metrics: Mapping[str, float]) -> None:
-        gpu_metrics = {
-            f"system/worker-{rank}/{name.removeprefix('system/')}": value
-            for name, value in metrics.items()
-            if "/gpu_" in name
-        }
-        _send(task, WorkerMessage("system", gpu_metrics))
+        of_gpus = {name: value for name, value in metrics.items() if "/gpu_" in name}
+        renamed = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in of_gpus.items()}
+        _send(task, WorkerMessage("system", renamed))
 
     gpus = task.config.cluster.gpus_per_worker
     system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, send)

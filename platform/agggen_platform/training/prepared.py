@@ -53,9 +53,7 @@ def load_or_prepare(folder: Folder, config: JobConfig, data: Data) -> tuple[Prep
 def read_prepared(folder: Folder, prefix: str) -> Prepared:
     """Reads the examples that `load_or_prepare` wrote to the path `prefix` in `folder`.
 
-    Raises:
-        StorageError: this machine cannot read the folder, or a file is damaged.
-        CorpusError: a Parquet file has types whose reading could run code.
+    Raises CorpusError if a Parquet file has types whose reading could run code.
     """
     content = folder.read(f"{prefix}/{_ENCODER}")
     if content is None:
@@ -64,9 +62,8 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
             "s3://bucket/prefix"
         )
     metadata = json.loads(content)
-    encoder = Encoder(
-        Vocabulary.from_json(metadata["vocabulary"]), tuple(metadata["predicates"]), metadata["max_group_size"]
-    )
+    vocabulary = Vocabulary.from_json(metadata["vocabulary"])
+    encoder = Encoder(vocabulary, tuple(metadata["predicates"]), metadata["max_group_size"])
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
 
         def download(key: str, name: str) -> Path:
@@ -74,23 +71,14 @@ def read_prepared(folder: Folder, prefix: str) -> Prepared:
             verified.get(folder, f"{prefix}/{name}", path, **metadata["files"][key])
             return path
 
-        names = {split: f"{split}.parquet" for split in ("train", "dev")}
-        examples = {
-            split: _read_examples(download(split, name), folder.at(f"{prefix}/{name}")) for split, name in names.items()
-        }
+        train, dev = (
+            _read_examples(download(split, f"{split}.parquet"), folder.at(f"{prefix}/{split}.parquet"))
+            for split in ("train", "dev")
+        )
         start = load_file(download(_START, _START)) if _START in metadata["files"] else {}
     rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in metadata["rejects"].items()}
     lexicon = Lexicon.of(metadata["lexicon"], folder.at(f"{prefix}/{_ENCODER}"))
-    return Prepared(
-        encoder,
-        examples["train"],
-        examples["dev"],
-        metadata["segmenter"],
-        metadata["n_replayed"],
-        rejects,
-        lexicon,
-        start,
-    )
+    return Prepared(encoder, train, dev, metadata["segmenter"], metadata["n_replayed"], rejects, lexicon, start)
 
 
 def _examples_key(config: RunConfig, data: Data) -> str:

@@ -137,7 +137,6 @@ def test_user_defined_paraphrases_of_values_are_accepted(run: Run, bundle: Path)
     Path("own.json").write_text(json.dumps({"Polish": ["from Poland", "Silesian"], "city": ["downtown"]}), "utf-8")
     assert run("adjust", bundle, "--wordings", "own.json", "-o", "new") == (0, "new\n", "")
     old, new = load_bundle(bundle), load_bundle("new")
-    assert new.inference == old.inference and new.sources["adjusted bundle"] == fingerprint(bundle)
     record = Record("r", (Triple("Mill", "food", "Polish"), Triple("Mill", "area", "city")))
     text = "Mill, downtown, Silesian."
     assert [value.kind for value in Checker(old.lexicon).check(record, text).values] == ["missing", "missing"]
@@ -146,8 +145,6 @@ def test_user_defined_paraphrases_of_values_are_accepted(run: Run, bundle: Path)
     assert run("adjust", "new", "level=1", "--wordings", "more.json", "-o", "newer")[0] == 0
     assert load_bundle("newer").lexicon.variants == {**new.lexicon.variants, "city": ("downtown", "in town")}
     assert load_bundle("newer").inference.level == 1
-    shown = dict(line.split("\t") for line in run("inspect", "newer")[1].splitlines())
-    assert shown["wordings of values"] == "4 of 2 values"
 
 
 def test_unknown_predicates_are_expressed_by_user_defined_sentences(run: Run, bundle: Path) -> None:

@@ -8,16 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.registry import (
-    Gate,
-    PromotionRefused,
-    Registry,
-    RegistryError,
-    promote,
-    record,
-    register,
-    rollback,
-)
+from agggen_platform.registry import Gate, PromotionRefused, Registry, promote, record, register, rollback
+from agggen_platform.registry.address import RegistryError
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.promotion import earlier_versions
 from agggen_platform.registry.store import Move

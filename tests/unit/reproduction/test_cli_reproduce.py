@@ -6,7 +6,7 @@ import pytest
 
 from agggen_platform.reproduction.records import write_record
 from agggen_platform.reproduction.tables import TABLES
-from tests.command import Run
+from tests.command import Run, check_refused
 from tests.unit.reproduction.examples import example_table, toy_record
 
 
@@ -58,7 +58,5 @@ def test_a_table_is_built_from_the_records_of_a_folder(run: Run, tmp_path: Path)
     ],
 )
 def test_invalid_options_are_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
-    code, out, err = run("reproduce", *arguments)
-    assert (code, out) == (2, "")
-    assert message in err
+    check_refused(run("reproduce", *arguments), 2, message)
     assert not Path("runs").exists()

@@ -77,9 +77,6 @@ def path_of(runs: Path, name: str) -> Path:
     return runs / "records" / "toy" / f"{name}.json"
 
 
-# --- trainings and records -----------------------------------------------------------------------------------------
-
-
 def test_each_seed_has_two_trainings_and_a_record_per_system(finished: tuple[Path, list[str]], table: Table) -> None:
     runs, log = finished
     assert [line.split()[0] for line in log if line.startswith(("Run ", "Trained in"))] == ["Run", "Trained"] * 4
@@ -129,9 +126,6 @@ def test_a_student_learns_from_texts_of_all_teachers(runs: Path, table: Table, m
     assert reproduce(with_student, runs, seeds=(2,)) == ["toy, seed 2: all 6 records exist"] and len(teachers) == 1
 
 
-# --- resumption ----------------------------------------------------------------------------------------------------
-
-
 def test_a_new_default_of_inference_needs_no_training(
     runs: Path, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,9 +160,6 @@ def test_after_a_kill_between_report_and_record_it_resumes_at_the_record(
     monkeypatch.setattr(evaluation, "evaluate", killed)
     reproduce(table, runs)
     assert path.read_bytes() == before
-
-
-# --- refusals ------------------------------------------------------------------------------------------------------
 
 
 def test_a_record_of_another_bundle_is_refused_and_replaced_by_fresh(runs: Path, table: Table) -> None:
