@@ -1,13 +1,13 @@
 """The cost of Ray Train: the job's workers against the plain training loop, on the same batches of a preset.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/ray_train.py [--preset webnlg] [--records 800] [--updates 24]
-        [--rounds 3] [--stage joint] [--workers 1 2] [KEY=VALUE ...]
+        [--rounds 3] [--workers 1 2] [KEY=VALUE ...]
 
-`bare` is `agggen.run.fit` in this process with one thread, without Ray, checkpoints or logs. `ray-N` is the same on N
-Ray Train workers with one CPU each, which report to this process. `kept` is `bare` as a complete job, which saves a
-verified checkpoint and logs to MLflow at every window. The variants alternate. The worker times each window of updates,
-callbacks included; the best round counts, and all rounds are printed. All updates must fit into one epoch of
-`--records`, so that no evaluation is included. The last line is JSON.
+Updates are those of the joint stage. `bare` is `agggen.run.fit` in this process with one thread, without Ray,
+checkpoints or logs. `ray-N` is the same on N Ray Train workers with one CPU each, which report to this process. `kept`
+is `bare` as a complete job, which saves a verified checkpoint and logs to MLflow at every window. The variants
+alternate. The worker times each window of updates, callbacks included; the best round counts, and all rounds are
+printed. All updates must fit into one epoch of `--records`, so that no evaluation is included. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -119,26 +119,15 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=800, help="number of training records")
     parser.add_argument("--updates", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stage", choices=("baseline", "joint"), default="joint")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_intermixed_args()
     torch.set_num_threads(1)
-    skipped = "baseline" if options.stage == "joint" else "joint"
-    config = load_config(
-        JobConfig,
-        options.preset,
-        [
-            f"corpus.limit={options.records}",
-            f"training.{skipped}.epochs=0",
-            f"training.{options.stage}.log_every={WINDOW}",
-            "training.device=cpu",
-            "training.threads=1",
-            "storage.checkpoint_seconds=100000",
-            "tracking.samples=0",
-            *options.overrides,
-        ],
-    )
+    settings = [
+        *(f"corpus.limit={options.records}", "training.baseline.epochs=0", f"training.joint.log_every={WINDOW}"),
+        *("training.device=cpu", "training.threads=1", "storage.checkpoint_seconds=100000", "tracking.samples=0"),
+    ]
+    config = load_config(JobConfig, options.preset, [*settings, *options.overrides])
     with tempfile.TemporaryDirectory() as scratch, connected("local", cpus=max(options.workers)):
         data = data_of(config)
         folder = Folder(scratch)
@@ -150,7 +139,7 @@ def main() -> None:
             measure[f"ray-{n}"] = lambda n=n: train_on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]
         measure["kept"] = lambda: train_as_job(config, data, Path(scratch) / "runs", options.updates)
         speeds: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
-        texts = texts_of(config, prepared, options.stage, options.updates)
+        texts = texts_of(config, prepared, options.updates)
         for _ in range(options.rounds):
             for name, run in measure.items():
                 speeds[name].append(run())
@@ -160,7 +149,6 @@ def main() -> None:
     print_result(
         "ray_train",
         preset=options.preset,
-        stage=options.stage,
         seconds_an_update={name: round(value, 4) for name, value in seconds.items()},
         over_bare={name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
         over_bare_each_round={
@@ -174,19 +162,16 @@ def main() -> None:
     )
 
 
-def texts_of(config: JobConfig, prepared: Prepared, stage: str, updates: int) -> dict[int, int]:
+def texts_of(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, int]:
     """The number of texts of each window, by its last update."""
     vocabulary = prepared.encoder.vocabulary
     model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
-    settings = config.training.joint if stage == "joint" else config.training.baseline
-    trainer = Trainer(model, prepared.train, prepared.dev, stage, settings, config.training.seed)  # type: ignore[arg-type]
-    sizes: list[int] = []
-    for epoch in range(settings.epochs):
-        batches = trainer._batches(epoch)
-        groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
-        sizes += [sum(map(len, group)) for group in groups]
+    settings = config.training.joint
+    batches = Trainer(model, prepared.train, prepared.dev, "joint", settings, config.training.seed)._batches(0)
+    groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
+    sizes = [sum(map(len, group)) for group in groups]
     if updates > len(sizes):
-        raise SystemExit(f"all epochs have only {len(sizes)} updates; increase --records")
+        raise SystemExit(f"an epoch has only {len(sizes)} updates; increase --records")
     return {end: sum(sizes[end - WINDOW : end]) for end in range(WINDOW, updates + 1, WINDOW)}
 
 

@@ -3,19 +3,15 @@
     python tests/benchmarks/scaling.py [KEY=VALUE ...] [--preset tiny | webnlg | --bundle DIR --corpus NAME]
         [--clients 1 4 16 4 1] [--seconds 30] [--kill 0] [--records 8]
 
-On a machine with room for several generators: ``--clients 1 4 16 64 64 16 4 1 --seconds 75``, and again with
-``--kill 30``.
-
 In each phase of `--seconds`, the given number of clients sends requests of `--records` records in a closed loop, with
-the retries of `agggen_platform.client`. Replica processes are counted every two seconds. With ``--kill 30``, a replica
-is killed every 10 s: a generator, a planner and an ingress in turn. Each text is compared with the library's. The last
-line is JSON:
+the retries of `agggen_platform.client`. With ``--kill 30``, a replica is killed every 10 s: a generator, a planner and
+an ingress in turn. Each text is compared with the library's. The last line is JSON:
 
 - `requests`, `failed_at_first` (attempts that the client repeated), `lost` (without an answer), `wrong_texts`;
 - `p50`, `p95`, `p99`: latency of the requests of a phase in ms, retries included; `records_per_second`;
 - `cpu_ms_a_record`: of all processes of the endpoint, starts of replicas included, and of the library (not with kills,
   since the CPU time of killed processes is unknown);
-- `replicas`: [second, clients, ingress, planners, generators].
+- `replicas`: [second, clients, ingress, planners, generators], every two seconds.
 """
 
 from __future__ import annotations
