@@ -48,14 +48,6 @@ def test_segment(head: Head, tmp_path: Path) -> None:
     assert [record.id for record in read_records(tmp_path / "facts" / "dev")] == ids
 
 
-def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -> None:
-    output = head.submit(
-        "train", "elements", "cluster.workers=1", "cluster.gpus_per_worker=1", "--runs", runs, expect=6
-    )
-    assert "GPU" in output
-    assert "Traceback" not in output
-
-
 def test_train_evaluate_and_generate_through_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
     """The jobs exchange all data through the store."""
     url = f"storage.url={store}/runs"

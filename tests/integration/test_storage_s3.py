@@ -73,16 +73,6 @@ def test_requests_are_retried_after_temporary_faults(kind: str, folder: Folder, 
     assert folder.names() == ["other"]
 
 
-def test_the_error_after_the_last_attempt_has_the_number_of_attempts(folder: Folder, faulty_s3: FaultyS3) -> None:
-    faulty_s3.inject("503", -1)
-    with pytest.raises(
-        StorageError, match=r"cannot write s3://.*/some/where/x: http.* failed 4 times .* SlowDown"
-    ) as raised:
-        folder.write("x", b"")
-    assert raised.value.exit_code == 5
-    assert faulty_s3.count() == 4
-
-
 def test_retries_end_when_the_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
     begin = time.monotonic()
