@@ -17,12 +17,11 @@ import yaml
 from agggen.bundle import fingerprint
 from tests.command import Run
 from tests.processes import Running, free_ports, until
-from tests.serve_app import RECORDS
+from tests.serve_app import RECORDS, SMALL
 
 pytestmark = pytest.mark.slow
 
 SERVE = ["-m", "agggen_platform.cli.main", "serve"]
-SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 
 
 # --- refused settings -------------------------------------------------------------------------------

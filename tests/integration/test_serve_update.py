@@ -42,16 +42,6 @@ def served(bundles: dict[str, Path], ray_cluster: None) -> Iterator[Endpoint]:
         yield endpoint
 
 
-@pytest.fixture
-def messages() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def follower(served: Endpoint, messages: list[str]) -> Follower:
-    return Follower(served.config, served, messages.append)
-
-
 def models(body: bytes) -> set[str]:
     """The fingerprints of the bundles that generated the answers of a response body."""
     return {answer["model"] for answer in json.loads(body)["answers"]}
@@ -64,8 +54,10 @@ def card(served: Endpoint) -> tuple[str, str]:
 
 
 def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, messages: list[str]
+    served: Endpoint, bundles: dict[str, Path]
 ) -> None:
+    messages = list[str]()
+    follower = Follower(served.config, served, messages.append)
     old, new = fingerprint(bundles["1"]), fingerprint(bundles["2"])
     assert card(served) == ("models:/agggen/1", old)
     assert not follower.check()  # the alias has not moved
@@ -81,9 +73,9 @@ def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
     assert not follower.check()
 
 
-def test_a_bundle_damaged_on_disk_is_not_deployed_and_reported_once(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, messages: list[str]
-) -> None:
+def test_a_bundle_damaged_on_disk_is_not_deployed_and_reported_once(served: Endpoint, bundles: dict[str, Path]) -> None:
+    messages = list[str]()
+    follower = Follower(served.config, served, messages.append)
     before, planners = card(served), replicas("Planner")
     with Load(served.url) as load:
         Registry().set_alias("agggen", "champion", "3")

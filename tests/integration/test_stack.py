@@ -21,6 +21,7 @@ from botocore.exceptions import ClientError
 from infra.servers import postgres_programs, rclone
 from infra.supervisor import StackError
 from tests.processes import Running, free_ports, until
+from tests.serve_app import RECORDS, SMALL
 from tests.unit.training.toy import TINY
 
 for package in ("ray", "psycopg2", "flask_wtf", "boto3"):
@@ -120,7 +121,6 @@ def running_stack(state: Path, *options: str) -> Iterator[StackCommand]:
 
 STORE = "storage.url=s3://agggen-models/runs"
 TRIALS = ["swept-t000", "swept-t001"]
-SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def champion(stack: StackCommand, work_folder: Path) -> dict[str, str]:
-    """Version, source and tags (by MLflow's REST API) of the promoted best model of a sweep."""
+    """Source and tags (by MLflow's REST API) of the promoted best model of a sweep."""
     space = work_folder / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
     output = stack.agggen("sweep", "elements", *TINY, STORE, "--space", space, "--name", "swept", folder=work_folder)
@@ -155,9 +155,7 @@ def champion(stack: StackCommand, work_folder: Path) -> dict[str, str]:
     stack.agggen("models", "promote", "agggen@candidate", folder=work_folder)
     alias = {"name": "agggen", "alias": "champion"}
     version = stack.mlflow("GET", "registered-models/alias", params=alias)["model_version"]
-    return {"version": version["version"], "source": version["source"]} | {
-        tag["key"]: tag["value"] for tag in version["tags"]
-    }
+    return {"source": version["source"]} | {tag["key"]: tag["value"] for tag in version["tags"]}
 
 
 # --- access ----------------------------------------------------------------------------------------------------------
@@ -181,11 +179,11 @@ def test_every_server_refuses_a_missing_or_wrong_password_and_other_host_names(
 
 
 def test_all_servers_listen_on_loopback_only(stack: StackCommand) -> None:
-    names = ["postgres", "s3", "mlflow", "ray"]
-    by_port = {stack.ports[name]: name for name in names}
-    listening = [socket for socket in psutil.net_connections("tcp") if socket.status == psutil.CONN_LISTEN]
-    addresses = {by_port[socket.laddr.port]: socket.laddr.ip for socket in listening if socket.laddr.port in by_port}
-    assert addresses == dict.fromkeys(by_port.values(), "127.0.0.1")
+    ports = {stack.ports[name] for name in ("postgres", "s3", "mlflow", "ray")}
+    listening = [used.laddr for used in psutil.net_connections("tcp") if used.status == psutil.CONN_LISTEN]
+    assert {(address.port, address.ip) for address in listening if address.port in ports} == {
+        (port, "127.0.0.1") for port in ports
+    }
 
 
 def test_no_password_is_in_a_command_line_or_a_log(stack: StackCommand) -> None:
@@ -227,11 +225,10 @@ def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[st
     words = ["-m", "agggen_platform.cli.main", "serve", "models:/agggen@champion", f"http.port={port}", *SMALL]
     with Running(words, work_folder, PATHS | stack.env) as served:
         served.wait_until(lambda: "Ready." in served.output(), "the endpoint")
-        record = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/generate", json={"records": [record]}, timeout=120)
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/generate", json={"records": RECORDS[:1]}, timeout=120)
         assert answer.status_code == 200, answer.text
         (item,) = answer.json()["answers"]
-        assert (item["id"], item["status"], item["model"]) == ("Si", "ok", champion["bundle.fingerprint"])
+        assert (item["status"], item["model"]) == ("ok", champion["bundle.fingerprint"])
         served.signal(signal.SIGTERM)
         assert served.finish() == 143, served.output()
 
@@ -273,7 +270,7 @@ def test_doctor_names_wrong_secrets(stack: StackCommand, tmp_path: Path) -> None
 
 
 FETCH = """
-import json, os, sys
+import sys
 from agggen_platform.registry import resolve
 from agggen_platform.storage.bundles import get_bundle
 print(get_bundle(resolve("models:/agggen@champion")).name)
