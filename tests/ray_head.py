@@ -13,8 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx
+import pytest
 
 from tests.processes import Running, free_ports
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent

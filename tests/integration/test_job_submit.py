@@ -17,8 +17,6 @@ from tests.conftest import new_bucket
 from tests.ray_head import Head
 from tests.unit.training.toy import TINY
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
-
 pytestmark = pytest.mark.slow
 
 
