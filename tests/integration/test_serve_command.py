@@ -122,7 +122,6 @@ def _refused(url: str) -> bool:
 # --- files for Serve's own commands -----------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # in Ray's own code
 def test_print_config_prints_a_valid_file_for_serve_deploy(run: Run, bundle: Path) -> None:
     from ray.serve.schema import ServeDeploySchema
 
