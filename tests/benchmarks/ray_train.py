@@ -107,10 +107,10 @@ def train_as_job(config: JobConfig, data: Data, runs: Path, updates: int) -> dic
     return listener.speeds
 
 
-def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: int) -> float:
-    """Seconds per update, from the best round of each window; the first window is a warm-up."""
-    windows = sorted(step for step in rounds[0] if WINDOW < step <= updates)
-    return sum(texts[step] / max(speeds[step] for speeds in rounds) for step in windows) / (WINDOW * len(windows))
+def seconds_of(speeds: dict[int, float], texts: dict[int, int]) -> float:
+    """Seconds per update of a run; the first window is a warm-up."""
+    windows = sorted(texts)[1:]
+    return sum(texts[step] / speeds[step] for step in windows) / (WINDOW * len(windows))
 
 
 def main() -> None:
@@ -138,27 +138,24 @@ def main() -> None:
         for n in options.workers:
             measure[f"ray-{n}"] = lambda n=n: train_on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]
         measure["kept"] = lambda: train_as_job(config, data, Path(scratch) / "runs", options.updates)
-        speeds: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
+        seconds: dict[str, list[float]] = {name: [] for name in measure}
         texts = texts_of(config, prepared, options.updates)
         for _ in range(options.rounds):
             for name, run in measure.items():
-                speeds[name].append(run())
-                print(f"{name:6s} {seconds_of(speeds[name][-1:], texts, options.updates):.3f} s an update", flush=True)
-        seconds = {name: seconds_of(rounds, texts, options.updates) for name, rounds in speeds.items()}
-        by_round = {name: [seconds_of([run], texts, options.updates) for run in runs] for name, runs in speeds.items()}
+                seconds[name].append(seconds_of(run(), texts))
+                print(f"{name:6s} {seconds[name][-1]:.3f} s an update", flush=True)
+    best = {name: min(rounds) for name, rounds in seconds.items()}
     print_result(
         "ray_train",
         preset=options.preset,
-        seconds_an_update={name: round(value, 4) for name, value in seconds.items()},
-        over_bare={name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
+        seconds_an_update={name: round(value, 4) for name, value in best.items()},
         over_bare_each_round={
-            name: [round(value / bare, 3) for value, bare in zip(rounds, by_round["bare"], strict=True)]
-            for name, rounds in by_round.items()
+            name: [round(value / bare, 3) for value, bare in zip(rounds, seconds["bare"], strict=True)]
+            for name, rounds in seconds.items()
         },
-        checkpoint_and_log_seconds=round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
+        checkpoint_and_log_seconds=round((best["kept"] - best["bare"]) * WINDOW, 4),
         texts=len(prepared.train),
         updates=options.updates,
-        rounds=options.rounds,
     )
 
 

@@ -55,25 +55,21 @@ PARTS = ("agggen", "serve", "node", "component", "cluster", "resources", "actors
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
-def scrape() -> MetricLabels:
-    import ray
-
-    (node,) = [node for node in ray.nodes() if node["Alive"]]
-    answer = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=60)
-    return parse_exposition(answer.raise_for_status().text)
-
-
 def scraped(expected: MetricLabels, seconds: float = 120) -> MetricLabels:
     """Scrapes until each expected metric was exported with its labels; gauges of finished jobs disappear.
 
     Labels are compared since the node may still export metrics of earlier tests.
     """
+    import ray
+
+    (node,) = [node for node in ray.nodes() if node["Alive"]]
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
     metrics: MetricLabels = {}
     end = time.monotonic() + seconds
     while missing := [name for name, labels in expected.items() if not has_labels(metrics.get(name), labels)]:
         assert time.monotonic() < end, f"Ray does not export { ({name: expected[name] for name in missing}) }"
         time.sleep(1)
-        metrics = merged([metrics, scrape()])
+        metrics = merged([metrics, parse_exposition(httpx.get(url, timeout=60).raise_for_status().text)])
     return metrics
 
 
