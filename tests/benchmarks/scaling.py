@@ -133,7 +133,7 @@ def main() -> None:
         ):
             watch = ReplicaWatch(server)
             watch.start()
-            phases, cpu, begin = [], tree_cpu_time(server), time.monotonic()
+            phases, cpu = [], tree_cpu_time(server)
             load = Load(url, [record.as_dict() for record in records], texts, options.records)
             for clients in options.clients:
                 watch.clients, first, phase = clients, len(load.seconds), time.monotonic()
@@ -143,23 +143,20 @@ def main() -> None:
                 latency_ms = {name: round(value) for name, value in percentiles(latencies).items()}
                 phases.append({"clients": clients, "records_per_second": round(speed, 1), **latency_ms})
                 print(phases[-1], watch.timeline[-1:], flush=True)
-            seconds, cpu = time.monotonic() - begin, tree_cpu_time(server) - cpu
+            cpu = tree_cpu_time(server) - cpu
             watch.stop_event.set()
             watch.join()
-    answered = len(load.seconds) * options.records
+    cost = 1000 * cpu / max(1, len(load.seconds) * options.records)
     print_result(
         "scaling",
-        weights="trained" if options.bundle else f"random, {options.preset}",
         requests=len(load.seconds) + load.lost,
         failed_at_first=CountingTransport.failed,
         lost=load.lost,
         wrong_texts=load.wrong_texts,
         killed=len(killed),
-        records=answered,
-        seconds=round(seconds, 1),
         phases=phases,
         cpu_ms_a_record={
-            "endpoint": None if options.kill else round(1000 * cpu / max(1, answered), 1),
+            "endpoint": None if options.kill else round(cost, 1),
             "library": round(1000 * library_cpu, 1),
         },
         replicas=watch.timeline,
