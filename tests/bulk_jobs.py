@@ -51,17 +51,11 @@ class Bulk:
     out: Path
 
     def __call__(
-        self,
-        *overrides: str,
-        model: Model | None = None,
-        source: Path | str = "",
-        out: Path | str = "",
-        **options: Any,
+        self, *overrides: str, model: Model | None = None, source: Path | str = "", out: Path | str = "", **options: Any
     ) -> BulkReport:
         model = model or self.model
-        return generate(
-            model, str(source or self.source), str(out or self.out), in_process(model, *overrides), **options
-        )
+        config = in_process(model, *overrides)
+        return generate(model, str(source or self.source), str(out or self.out), config, **options)
 
 
 def interrupt_after(shards: int) -> Callable[[Progress[Any]], None]:

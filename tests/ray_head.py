@@ -8,13 +8,16 @@ import secrets
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import httpx
+import pytest
+
 from tests.processes import Running, free_ports
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -75,7 +78,7 @@ class Head:
             self.env |= {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
             command += f" --autoscaling-config {scaling}"
         self.running = stack.enter_context(Running(command.split(), folder, self.env))
-        self.running.wait_until(lambda: self.status(self.token) == 200, "response of the jobs API")
+        self.running.wait_until(self._responds, "response of the jobs API")
         self.running.wait_until(lambda: _listens(agent), "listening job agent")
 
     def join(self, folder: Path, stack: ExitStack, cpus: int = 1) -> Running:
@@ -87,23 +90,18 @@ class Head:
         return stack.enter_context(Running(command.split(), folder, self.env))
 
     def nodes(self) -> int:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        request = urllib.request.Request(f"{self.address}/nodes?view=summary", headers=headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            summary = json.load(answer)["data"]["summary"]
+        summary = self._get("/nodes?view=summary").json()["data"]["summary"]
         return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
 
-    def status(self, token: str | None) -> int | None:
-        """The status of the jobs API's response to a request with this token; None while the API is not up."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+    def _get(self, path: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.get(self.address + path, headers=headers, timeout=30, trust_env=False)
+
+    def _responds(self) -> bool:
         try:
-            request = urllib.request.Request(f"{self.address}/api/jobs/", headers=headers)
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except OSError:
-            return None
+            return self._get("/api/jobs/").status_code == 200
+        except httpx.TransportError:
+            return False
 
     def submit(self, job: str, *arguments: str | Path, expect: int = 0) -> str:
         """Submits a job as in jobs/README.md; returns its output. `expect`: the job's own exit status."""

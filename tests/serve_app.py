@@ -25,6 +25,7 @@ RECORDS: list[dict[str, Any]] = [
     {"id": "a", "triples": [["Neon", "discoveredBy", "Ramsay"], ["Neon", "discoveryPlace", "London"]]},
     {"id": "b", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]},
 ]
+SMALL = ("ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2")
 PROCESSES = {
     "generator": "ray::ServeReplica:agggen:Generator",
     "planner": "ray::ServeReplica:agggen:Planner",
@@ -41,10 +42,9 @@ def serving(bundle: object, *settings: str) -> Iterator[Endpoint]:
 
     `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end Serve is shut down.
     """
-    small = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
-    fixed = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", *small]
+    fixed = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", *SMALL]
     config = load_config(ServeConfig, None, [*fixed, *settings])
-    with endpoint(config, say=lambda text: print(text)) as served:
+    with endpoint(config) as served:
         served.deploy(find_target(config))
         yield served
 
@@ -103,7 +103,6 @@ class Load:
 
     def wait_for_recovery(self, since: float) -> float:
         """Waits for five successive successes after `since`; returns the seconds from `since` to the last failure."""
-
         until(lambda: [outcome for moment, outcome in self.attempts if moment > since][-5:] == ["200"] * 5, "recovery")
         failed = [moment for moment, outcome in self.attempts if moment > since and outcome != "200"]
         return max(failed, default=since) - since

@@ -20,11 +20,10 @@ from pathlib import Path
 USER = 10001
 STATE = Path(__file__).with_name("state")
 FOLDERS = {"data": 0o755, "grafana": 0o700, "postgres": 0o700, "prometheus": 0o700, "runs": 0o700, "s3": 0o700}
-_PASSWORD_BYTES = 24
 
 
 def _random_password() -> str:
-    return secrets.token_urlsafe(_PASSWORD_BYTES)
+    return secrets.token_urlsafe(24)
 
 
 def _generators(read_secret: Callable[[str], str]) -> dict[str, Callable[[], str]]:

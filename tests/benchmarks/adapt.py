@@ -74,15 +74,11 @@ def main() -> None:
         if name not in points:
             started_at = time.process_time()
             model = train()
-            values = {
-                "cpu seconds": time.process_time() - started_at,
-                **scores(model, new_domain.dev, base.generator.checker),
-            }
+            points[name] = {"cpu seconds": time.process_time() - started_at}
+            points[name] |= scores(model, new_domain.dev, base.generator.checker)
             if score_old_domain:
-                values |= {
-                    f"old, {key}": value for key, value in scores(model, old_dev, base.generator.checker).items()
-                }
-            points[name] = values
+                old_scores = scores(model, old_dev, base.generator.checker)
+                points[name] |= {f"old, {key}": value for key, value in old_scores.items()}
             file.write_text(json.dumps(points))
         print(f"{name}: {rounded(points[name])}", flush=True)
 

@@ -56,8 +56,8 @@ def hash_of_parts(out: Path) -> str:
 
 
 def run_under_kills(command: list[str], out: Path, titles: Sequence[str], seconds: float) -> dict[str, object]:
-    """Repeats the job until it ends without an error; counts its failures and the shards that were repeated."""
-    begin, errors = time.monotonic(), list[str]()
+    """Repeats the job until it ends without an error; returns its errors and the number of repeated shards."""
+    errors: list[str] = []
     with killing(psutil.Process(), titles, seconds) as killed:
         while (run := subprocess.run([sys.executable, *command], capture_output=True, text=True)).returncode:
             errors.append(run.stderr.strip().splitlines()[-1][:300])
@@ -65,13 +65,7 @@ def run_under_kills(command: list[str], out: Path, titles: Sequence[str], second
             if len(errors) > 20:
                 raise SystemExit(f"the job failed {len(errors)} times: {errors[-1]}")
     report = json.loads((out / "report.json").read_text())
-    return {
-        "seconds": round(time.monotonic() - begin, 1),
-        "kills": len(killed),
-        "failures": len(errors),
-        "errors": errors,
-        "redone_shards": report["shards"]["redone"],
-    }
+    return {"kills": len(killed), "errors": errors, "redone_shards": report["shards"]["redone"]}
 
 
 def main() -> None:
@@ -109,8 +103,10 @@ def main() -> None:
                             numbers[-1]["cpu"] += tree_cpu_time(server) - before
                     seconds, cpu = (numbers[1][name] - numbers[0][name] for name in ("seconds", "cpu"))
                     records = sizes[1] - sizes[0]
-                    speed, cost = records / seconds, 1000 * cpu / records
-                    rounds[-1][mode] = {"records_per_second": speed, "cpu_ms_a_record": cost}
+                    rounds[-1][mode] = {
+                        "records_per_second": records / seconds,
+                        "cpu_ms_a_record": 1000 * cpu / records,
+                    }
                     print(f"{mode:9}{rounds[-1][mode]}", flush=True)
             hashes = {hash_of_parts(job_command(options.bundle, sources[1], mode, url)[1]) for mode in MODES}
             killed = {}
@@ -130,7 +126,6 @@ def main() -> None:
         },
         tax_cpu={mode: [round(cost[mode] / cost["here"] - 1, 3) for cost in costs] for mode in MODES[1:]},
         idle_cpu_ms_a_second=round(1000 * idle),
-        kill_s=options.kill,
         killed=killed,
         same_bytes=len(hashes) == 1,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
@@ -11,9 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import cycle
 
+import httpx
 import numpy as np
 import psutil
 import torch
@@ -98,38 +99,26 @@ def timed_run(name: str, command: Sequence[str]) -> dict[str, float]:
 
 def latencies(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> dict[str, float]:
     """Runs `clients` closed-loop clients for `seconds`: number and rate of requests, and latency percentiles in ms."""
-    begin = time.perf_counter()
-    times = asyncio.run(_closed_loop(url, bodies, clients, seconds))
+    next_body, times = cycle(bodies), list[float]()
+    limits = httpx.Limits(max_keepalive_connections=clients)
+    with (
+        httpx.Client(
+            headers={"Content-Type": "application/json"}, timeout=max(60.0, 10 * seconds), limits=limits
+        ) as http,
+        ThreadPoolExecutor(clients) as pool,
+    ):
+
+        def client(end: float) -> None:
+            while (begin := time.perf_counter()) < end:
+                http.post(url, content=next(next_body)).raise_for_status()
+                times.append(time.perf_counter() - begin)
+
+        list(pool.map(client, [time.perf_counter() + 0.1] * clients))  # opens connections and warms up
+        times.clear()
+        begin = time.perf_counter()
+        list(pool.map(client, [begin + seconds] * clients))
     speed = {"per_second": round(len(times) / (time.perf_counter() - begin), 2)}
     return speed | {name: round(value, 2) for name, value in percentiles(times).items()} | {"requests": len(times)}
-
-
-async def _closed_loop(url: str, bodies: Sequence[bytes], clients: int, seconds: float) -> list[float]:
-    import aiohttp
-
-    latencies: list[float] = []
-    next_body = cycle(bodies)
-    headers = {"Content-Type": "application/json"}
-    timeout = aiohttp.ClientTimeout(total=max(60.0, 10 * seconds))
-    connector = aiohttp.TCPConnector(limit=clients)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session:
-
-        async def request() -> None:
-            async with session.post(url, data=next(next_body)) as response:
-                answer = await response.read()
-                if response.status != 200:
-                    raise RuntimeError(f"{url} answered {response.status}: {answer[:300]!r}")
-
-        await asyncio.gather(*(request() for _ in range(clients)))  # opens connections and warms up
-        end = time.perf_counter() + seconds
-
-        async def client() -> None:
-            while (begin := time.perf_counter()) < end:
-                await request()
-                latencies.append(time.perf_counter() - begin)
-
-        await asyncio.gather(*(client() for _ in range(clients)))
-    return latencies
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:

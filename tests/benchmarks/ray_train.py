@@ -1,13 +1,13 @@
 """The cost of Ray Train: the job's workers against the plain training loop, on the same batches of a preset.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/ray_train.py [--preset webnlg] [--records 800] [--updates 24]
-        [--rounds 3] [--stage joint] [--workers 1 2] [KEY=VALUE ...]
+        [--rounds 3] [--workers 1 2] [KEY=VALUE ...]
 
-`bare` is `agggen.run.fit` in this process with one thread, without Ray, checkpoints or logs. `ray-N` is the same on N
-Ray Train workers with one CPU each, which report to this process. `kept` is `bare` as a complete job, which saves a
-verified checkpoint and logs to MLflow at every window. The variants alternate. The worker times each window of updates,
-callbacks included; the best round counts, and all rounds are printed. All updates must fit into one epoch of
-`--records`, so that no evaluation is included. The last line is JSON.
+Updates are those of the joint stage. `bare` is `agggen.run.fit` in this process with one thread, without Ray,
+checkpoints or logs. `ray-N` is the same on N Ray Train workers with one CPU each, which report to this process. `kept`
+is `bare` as a complete job, which saves a verified checkpoint and logs to MLflow at every window. The variants
+alternate. The worker times each window of updates, callbacks included; the best round counts, and all rounds are
+printed. All updates must fit into one epoch of `--records`, so that no evaluation is included. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ def train_as_job(config: JobConfig, data: Data, runs: Path, updates: int) -> dic
     return listener.speeds
 
 
-def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: int) -> float:
-    """Seconds per update, from the best round of each window; the first window is a warm-up."""
-    windows = sorted(step for step in rounds[0] if WINDOW < step <= updates)
-    return sum(texts[step] / max(speeds[step] for speeds in rounds) for step in windows) / (WINDOW * len(windows))
+def seconds_of(speeds: dict[int, float], texts: dict[int, int]) -> float:
+    """Seconds per update of a run; the first window is a warm-up."""
+    windows = sorted(texts)[1:]
+    return sum(texts[step] / speeds[step] for step in windows) / (WINDOW * len(windows))
 
 
 def main() -> None:
@@ -119,26 +119,15 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=800, help="number of training records")
     parser.add_argument("--updates", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stage", choices=("baseline", "joint"), default="joint")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_intermixed_args()
     torch.set_num_threads(1)
-    skipped = "baseline" if options.stage == "joint" else "joint"
-    config = load_config(
-        JobConfig,
-        options.preset,
-        [
-            f"corpus.limit={options.records}",
-            f"training.{skipped}.epochs=0",
-            f"training.{options.stage}.log_every={WINDOW}",
-            "training.device=cpu",
-            "training.threads=1",
-            "storage.checkpoint_seconds=100000",
-            "tracking.samples=0",
-            *options.overrides,
-        ],
-    )
+    settings = [
+        *(f"corpus.limit={options.records}", "training.baseline.epochs=0", f"training.joint.log_every={WINDOW}"),
+        *("training.device=cpu", "training.threads=1", "storage.checkpoint_seconds=100000", "tracking.samples=0"),
+    ]
+    config = load_config(JobConfig, options.preset, [*settings, *options.overrides])
     with tempfile.TemporaryDirectory() as scratch, connected("local", cpus=max(options.workers)):
         data = data_of(config)
         folder = Folder(scratch)
@@ -149,44 +138,37 @@ def main() -> None:
         for n in options.workers:
             measure[f"ray-{n}"] = lambda n=n: train_on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]
         measure["kept"] = lambda: train_as_job(config, data, Path(scratch) / "runs", options.updates)
-        speeds: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
-        texts = texts_of(config, prepared, options.stage, options.updates)
+        seconds: dict[str, list[float]] = {name: [] for name in measure}
+        texts = texts_of(config, prepared, options.updates)
         for _ in range(options.rounds):
             for name, run in measure.items():
-                speeds[name].append(run())
-                print(f"{name:6s} {seconds_of(speeds[name][-1:], texts, options.updates):.3f} s an update", flush=True)
-        seconds = {name: seconds_of(rounds, texts, options.updates) for name, rounds in speeds.items()}
-        by_round = {name: [seconds_of([run], texts, options.updates) for run in runs] for name, runs in speeds.items()}
+                seconds[name].append(seconds_of(run(), texts))
+                print(f"{name:6s} {seconds[name][-1]:.3f} s an update", flush=True)
+    best = {name: min(rounds) for name, rounds in seconds.items()}
     print_result(
         "ray_train",
         preset=options.preset,
-        stage=options.stage,
-        seconds_an_update={name: round(value, 4) for name, value in seconds.items()},
-        over_bare={name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
+        seconds_an_update={name: round(value, 4) for name, value in best.items()},
         over_bare_each_round={
-            name: [round(value / bare, 3) for value, bare in zip(rounds, by_round["bare"], strict=True)]
-            for name, rounds in by_round.items()
+            name: [round(value / bare, 3) for value, bare in zip(rounds, seconds["bare"], strict=True)]
+            for name, rounds in seconds.items()
         },
-        checkpoint_and_log_seconds=round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
+        checkpoint_and_log_seconds=round((best["kept"] - best["bare"]) * WINDOW, 4),
         texts=len(prepared.train),
         updates=options.updates,
-        rounds=options.rounds,
     )
 
 
-def texts_of(config: JobConfig, prepared: Prepared, stage: str, updates: int) -> dict[int, int]:
+def texts_of(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, int]:
     """The number of texts of each window, by its last update."""
     vocabulary = prepared.encoder.vocabulary
     model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
-    settings = config.training.joint if stage == "joint" else config.training.baseline
-    trainer = Trainer(model, prepared.train, prepared.dev, stage, settings, config.training.seed)  # type: ignore[arg-type]
-    sizes: list[int] = []
-    for epoch in range(settings.epochs):
-        batches = trainer._batches(epoch)
-        groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
-        sizes += [sum(map(len, group)) for group in groups]
+    settings = config.training.joint
+    batches = Trainer(model, prepared.train, prepared.dev, "joint", settings, config.training.seed)._batches(0)
+    groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
+    sizes = [sum(map(len, group)) for group in groups]
     if updates > len(sizes):
-        raise SystemExit(f"all epochs have only {len(sizes)} updates; increase --records")
+        raise SystemExit(f"an epoch has only {len(sizes)} updates; increase --records")
     return {end: sum(sizes[end - WINDOW : end]) for end in range(WINDOW, updates + 1, WINDOW)}
 
 

@@ -1,6 +1,6 @@
 """The cost of the driver of a bulk job, with workers that write a fixed text.
 
-    python tests/benchmarks/scale.py [--records 100000 1000000] [--workers 2] [--s3] [KEY=VALUE ...]
+    python tests/benchmarks/scale.py [--records 100000 1000000] [--workers 2] [--s3]
 
 Each number of records is measured in a separate process, with JSON lines as input (about 120 bytes per record) and a
 local Ray cluster; with ``--s3``, input and output are on a local S3 server. Prints CPU time and peak memory of the
@@ -88,9 +88,7 @@ def run_job(options: argparse.Namespace) -> None:
     job.BulkWorker = FixedTextWorker  # type: ignore[misc]
     scratch = Path(options.scratch)
     model = Model(str(scratch), "0" * 64, InferenceConfig(), 3)
-    settings = dict(pair.split("=") for pair in options.overrides)
-    shard_rows = int(settings.get("shard_rows", 0))
-    config = BulkConfig(inference=InferenceConfig(), actors=options.workers, shard_rows=shard_rows)
+    config = BulkConfig(inference=InferenceConfig(), actors=options.workers)
     with connected(address="local", cpus=options.workers, gpus=0):
         record_requests()
         cpu, clock = time.process_time(), time.monotonic()
@@ -121,10 +119,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--s3", action="store_true", help="read from and write to a local S3 server")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="shard_rows=N")
     for name in ("--source", "--out", "--scratch"):
         parser.add_argument(name, help=argparse.SUPPRESS)
-    options = parser.parse_intermixed_args()
+    options = parser.parse_args()
     if options.source:
         run_job(options)
         return
@@ -136,13 +133,13 @@ def main() -> None:
             if options.s3:
                 Folder(location).upload("in.jsonl", source)
             command = [__file__, "--source", f"{location}/in.jsonl", "--out", f"{location}/out", "--scratch", folder]
-            command += ["--workers", str(options.workers), *options.overrides]
+            command += ["--workers", str(options.workers)]
             completed = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True)
             if completed.returncode:
                 raise SystemExit(f"{records:,} records: the job failed ({completed.returncode})")
             results.append(json.loads(completed.stdout.splitlines()[-1]))
             print(results[-1], flush=True)
-    print_result("scale", workers=options.workers, s3=options.s3, overrides=options.overrides, runs=results)
+    print_result("scale", workers=options.workers, s3=options.s3, runs=results)
 
 
 @contextmanager

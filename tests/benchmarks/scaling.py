@@ -3,19 +3,15 @@
     python tests/benchmarks/scaling.py [KEY=VALUE ...] [--preset tiny | webnlg | --bundle DIR --corpus NAME]
         [--clients 1 4 16 4 1] [--seconds 30] [--kill 0] [--records 8]
 
-On a machine with room for several generators: ``--clients 1 4 16 64 64 16 4 1 --seconds 75``, and again with
-``--kill 30``.
-
 In each phase of `--seconds`, the given number of clients sends requests of `--records` records in a closed loop, with
-the retries of `agggen_platform.client`. Replica processes are counted every two seconds. With ``--kill 30``, a replica
-is killed every 10 s: a generator, a planner and an ingress in turn. Each text is compared with the library's. The last
-line is JSON:
+the retries of `agggen_platform.client`. With ``--kill 30``, a replica is killed every 10 s: a generator, a planner and
+an ingress in turn. Each text is compared with the library's. The last line is JSON:
 
 - `requests`, `failed_at_first` (attempts that the client repeated), `lost` (without an answer), `wrong_texts`;
 - `p50`, `p95`, `p99`: latency of the requests of a phase in ms, retries included; `records_per_second`;
 - `cpu_ms_a_record`: of all processes of the endpoint, starts of replicas included, and of the library (not with kills,
   since the CPU time of killed processes is unknown);
-- `replicas`: [second, clients, ingress, planners, generators].
+- `replicas`: [second, clients, ingress, planners, generators], every two seconds.
 """
 
 from __future__ import annotations
@@ -137,7 +133,7 @@ def main() -> None:
         ):
             watch = ReplicaWatch(server)
             watch.start()
-            phases, cpu, begin = [], tree_cpu_time(server), time.monotonic()
+            phases, cpu = [], tree_cpu_time(server)
             load = Load(url, [record.as_dict() for record in records], texts, options.records)
             for clients in options.clients:
                 watch.clients, first, phase = clients, len(load.seconds), time.monotonic()
@@ -147,23 +143,20 @@ def main() -> None:
                 latency_ms = {name: round(value) for name, value in percentiles(latencies).items()}
                 phases.append({"clients": clients, "records_per_second": round(speed, 1), **latency_ms})
                 print(phases[-1], watch.timeline[-1:], flush=True)
-            seconds, cpu = time.monotonic() - begin, tree_cpu_time(server) - cpu
+            cpu = tree_cpu_time(server) - cpu
             watch.stop_event.set()
             watch.join()
-    answered = len(load.seconds) * options.records
+    cost = 1000 * cpu / max(1, len(load.seconds) * options.records)
     print_result(
         "scaling",
-        weights="trained" if options.bundle else f"random, {options.preset}",
         requests=len(load.seconds) + load.lost,
         failed_at_first=CountingTransport.failed,
         lost=load.lost,
         wrong_texts=load.wrong_texts,
         killed=len(killed),
-        records=answered,
-        seconds=round(seconds, 1),
         phases=phases,
         cpu_ms_a_record={
-            "endpoint": None if options.kill else round(1000 * cpu / max(1, answered), 1),
+            "endpoint": None if options.kill else round(cost, 1),
             "library": round(1000 * library_cpu, 1),
         },
         replicas=watch.timeline,

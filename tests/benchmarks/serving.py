@@ -1,7 +1,7 @@
 """The cost of the endpoint: speed and latencies of `agggen serve` against the library on the same cores.
 
     python tests/benchmarks/serving.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--modes default
-        haproxy] [--replicas 1] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
+        haproxy] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
 
 With the paper's sizes, untrained (16 minutes for both modes on two idle cores):
 
@@ -9,14 +9,14 @@ With the paper's sizes, untrained (16 minutes for both modes on two idle cores):
 
 As a quick test (3 minutes): ``python tests/benchmarks/serving.py --seconds 2 --rounds 1``.
 
-For Serve's own proxy, and for HAProxy:
+For Serve's own proxy, and for HAProxy, with one generator replica:
 
 - `cold_start`: seconds from starting ``agggen serve`` to the first response of /readyz.
-- Records per second at saturation of three alternating modes, best of the rounds: `library` (one process with one
-  thread per generator replica, `Generator.generate` on blocks of 256 records, models loaded before), `stream`
-  (`/v1/generate:stream`, one per replica) and `batch` (`generate` with 64 records per request, four concurrent requests
-  per replica). `tax_*` is the endpoint's time divided by the library's, minus 1; `cpu_ms_a_record` and `tax_cpu_*` are
-  CPU time of all processes (with Ray, without the client), which other load on the machine distorts less.
+- Records per second at saturation of three alternating modes, best of the rounds: `library` (`Generator.generate` in
+  this process, with one thread, on blocks of 256 records), `stream` (`/v1/generate:stream`) and `batch` (`generate`
+  with 64 records per request, four concurrent requests). `tax_*` is the endpoint's time divided by the library's, minus
+  1; `cpu_ms_a_record` and `tax_cpu_*` are CPU time of all processes (with Ray, without the client), which other load on
+  the machine distorts less.
 - `latency`: of requests of one record by several concurrent clients, in ms.
 The client runs on the same cores. The last line is JSON.
 """
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -35,7 +34,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,50 +51,9 @@ from agggen_platform.client import Client
 BLOCK = 256  # records per call of the library, as in `agggen generate`
 BATCH = 64  # records per request
 NDJSON = "application/x-ndjson"
-BATCHES = 4  # concurrent requests per replica
+BATCHES = 4  # concurrent requests
 START_SECONDS = 300.0
 SWITCHES = ("RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_THROUGHPUT_OPTIMIZED")
-
-
-# --- the library -----------------------------------------------------------------------------------------------------
-
-
-GENERATOR: Generator
-"""The generator of a worker process."""
-
-
-def start_worker(bundle: str) -> None:
-    global GENERATOR
-    torch.set_num_threads(1)
-    GENERATOR = load_bundle(bundle).generator()
-
-
-def write(records: list[Record]) -> float:
-    """Generates texts; returns the CPU seconds."""
-    begin = time.process_time()
-    GENERATOR.generate(records)
-    return time.process_time() - begin
-
-
-class Library:
-    """A pool of processes with the model."""
-
-    def __init__(self, bundle: Path, workers: int, warm: list[Record]) -> None:
-        os.environ["OMP_NUM_THREADS"] = "1"
-        self.workers = workers
-        self.pool = multiprocessing.get_context("spawn").Pool(workers, start_worker, (str(bundle),))
-        self.pool.map(write, [warm] * workers * 2, chunksize=1)
-
-    def run(self, records: list[Record]) -> tuple[float, float]:
-        """Generates the records; returns wall time and CPU time in seconds."""
-        size = min(BLOCK, -(-len(records) // self.workers))
-        blocks = [records[start : start + size] for start in range(0, len(records), size)]
-        begin = time.perf_counter()
-        cpu = sum(self.pool.imap_unordered(write, blocks))
-        return time.perf_counter() - begin, cpu
-
-
-# --- servers ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -132,9 +89,6 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-# --- the endpoint ----------------------------------------------------------------------------------------------------
-
-
 Send = Callable[[Client, list[dict[str, Any]]], int]
 
 
@@ -152,29 +106,34 @@ def by_batches(client: Client, records: list[dict[str, Any]]) -> int:
         return sum(answer["status"] == "ok" for answers in pool.map(client.generate, batches) for answer in answers)
 
 
-def timed(send: Send, url: str, records: list[Record], threads: int, server: psutil.Process) -> tuple[float, float]:
+def timed_library(generator: Generator, records: list[Record]) -> tuple[float, float]:
+    """Generates the records; returns wall time and CPU time in seconds."""
+    cpu, begin = time.process_time(), time.perf_counter()
+    for start in range(0, len(records), BLOCK):
+        generator.generate(records[start : start + BLOCK])
+    return time.perf_counter() - begin, time.process_time() - cpu
+
+
+def timed(send: Send, url: str, records: list[Record], server: psutil.Process) -> tuple[float, float]:
     """Sends the records; returns the wall time and the server's CPU time in seconds."""
-    parts = [[record.as_dict() for record in records[start::threads]] for start in range(threads)]
+    rows = [record.as_dict() for record in records]
     cpu, begin = tree_cpu_time(server), time.perf_counter()
-    with Client(url, timeout=600, deadline=3600) as client, ThreadPoolExecutor(threads) as pool:
-        n_texts = sum(pool.map(partial(send, client), parts))
+    with Client(url, timeout=600, deadline=3600) as client:
+        n_texts = send(client, rows)
     seconds = time.perf_counter() - begin
     if n_texts != len(records):
         raise SystemExit(f"only {n_texts} of {len(records)} records have a text")
     return seconds, tree_cpu_time(server) - cpu
 
 
-# --- measuring -------------------------------------------------------------------------------------------------------
-
-
 def measure_saturation(
-    library: Library, url: str, records: list[Record], server: psutil.Process, rounds: int
+    generator: Generator, url: str, records: list[Record], server: psutil.Process, rounds: int
 ) -> dict[str, object]:
     """Speed, CPU time and overhead of the three modes."""
     modes: dict[str, Callable[[], tuple[float, float]]] = {
-        "library": lambda: library.run(records),
-        "stream": lambda: timed(by_stream, url, records, library.workers, server),
-        "batch": lambda: timed(by_batches, url, records, library.workers, server),
+        "library": lambda: timed_library(generator, records),
+        "stream": lambda: timed(by_stream, url, records, server),
+        "batch": lambda: timed(by_batches, url, records, server),
     }
     best: dict[str, tuple[float, float]] = {}
     for number in range(rounds):
@@ -200,30 +159,31 @@ def main() -> None:
     parser.add_argument("--bundle", type=Path, help="a trained model instead")
     parser.add_argument("--corpus", help="corpus whose development records are the input (default: the preset's)")
     parser.add_argument("--modes", nargs="+", choices=("default", "haproxy"), default=["default", "haproxy"])
-    parser.add_argument("--replicas", type=int, default=1, help="generator replicas, and processes of the library")
     parser.add_argument("--seconds", type=float, default=20, help="approximate duration of a measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
     corpus = options.corpus or PRESETS[options.preset].corpus
-    replicas = [f"generator.{bound}_replicas={options.replicas}" for bound in ("min", "max")]
+    settings = ["generator.min_replicas=1", "generator.max_replicas=1", *options.overrides]
+    torch.set_num_threads(1)
     modes: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         bundle = options.bundle or save_untrained(options.preset, Path(folder) / "bundle")
         sample = development_records(corpus, BLOCK)
-        library = Library(bundle, options.replicas, sample[:8])
-        speed = len(sample) / library.run(sample)[0]
-        count = max(BATCH * BATCHES * options.replicas, int(speed * options.seconds))
+        generator = load_bundle(bundle).generator()
+        generator.generate(sample[:8])  # the first call builds tables and kernels
+        speed = len(sample) / timed_library(generator, sample)[0]
+        count = max(BATCH * BATCHES, int(speed * options.seconds))
         records = development_records(corpus, count)
         bodies = [json.dumps({"records": [record.as_dict()]}).encode() for record in sample]
         print(f"{count:,} records at saturation; the library writes about {speed:.1f} a second", flush=True)
         for mode in options.modes:
             os.environ.update(dict.fromkeys(SWITCHES, str(int(mode == "haproxy"))))
-            with running(bundle, [*replicas, *options.overrides]) as (url, server, start_seconds):
+            with running(bundle, settings) as (url, server, start_seconds):
                 print(f"{mode}: ready after {start_seconds:.1f} s", flush=True)
                 modes[mode] = {"cold_start": round(start_seconds, 1)}
-                modes[mode] |= measure_saturation(library, url, records, server, options.rounds)
+                modes[mode] |= measure_saturation(generator, url, records, server, options.rounds)
                 modes[mode]["latency"] = by_clients = {}
                 for clients in options.clients:
                     by_clients[clients] = latencies(f"{url}/v1/generate", bodies, clients, options.seconds)
@@ -232,10 +192,6 @@ def main() -> None:
         "serving",
         weights="trained" if options.bundle else f"random, {options.preset}",
         records=count,
-        words_per_record=round(sum(len(str(triple).split()) for r in records for triple in r.triples) / count, 1),
-        replicas=options.replicas,
-        rounds=options.rounds,
-        seconds=options.seconds,
         settings=options.overrides,
         modes=modes,
     )

@@ -131,9 +131,6 @@ class Cluster:
     def wait_for_store(self) -> None:
         until(lambda: podman("exec", self.s3, "test", "-f", "/tmp/ready", check=False).returncode == 0, "store")
 
-    def wait_for_mlflow(self) -> None:
-        until(lambda: is_reachable(f"http://{self._ip(_MLFLOW)}:5000/health"), "answer of MLflow")
-
     def restart_head(self, driver: subprocess.Popen[str]) -> None:
         """Kills the head and so `driver`; starts a head with the same address, which restores its state from Redis."""
         if not self.redis:
@@ -168,7 +165,7 @@ class Cluster:
         address = f"{self._ip(_MLFLOW)}:5000"
         start = ["--host=0.0.0.0", "--port=5000", f"--allowed-hosts={address}"]
         self.mlflow = self._run("mlflow", options, *start, image=MLFLOW_IMAGE)
-        self.wait_for_mlflow()
+        until(lambda: is_reachable(f"http://{address}/health"), "answer of MLflow")
         return f"http://{address}"
 
     def add_worker(self, *options: str) -> str:

@@ -38,8 +38,6 @@ pytestmark = pytest.mark.slow
 TRAINER = Path(__file__).with_name("allennlp_archives.py")
 TEXT = "Ada wrote the first program. The engineer, who built the engine, lives in Turin."
 KINDS = {"bert": "srl_bert", "lstm": "srl"}
-
-
 KNOWN_VERBS = Verbs(*{text[tags.index("B-V")] for text, tags in map(tags_of, SENTENCES)})
 
 

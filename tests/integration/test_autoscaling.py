@@ -9,8 +9,6 @@ from tests.bulk_jobs import numbered_records, texts, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
-
 pytestmark = pytest.mark.slow
 
 

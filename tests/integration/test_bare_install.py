@@ -1,7 +1,9 @@
 """`pip install agggen` without extras in an empty virtual environment: train, generate, evaluate."""
 
 import json
+import shutil
 import subprocess
+import sys
 import venv
 import zipfile
 from importlib.metadata import version
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.extras import EXTRAS
-from tests.wheels import REPO, build_wheel
+
+REPO = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 FILMS = [f"Film {year},Anna Berg,{year},Film {year} by Anna Berg is from {year}." for year in range(1980, 2000)]
@@ -21,7 +24,19 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+    """The wheel, built from a copy of the sources, since setuptools writes into the source folder."""
+    folder = tmp_path_factory.mktemp("wheel")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
+    for name in ("agggen", "platform", "serve"):
+        shutil.copytree(REPO / name, folder / "source" / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPO / name, folder / "source")
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet")
+    command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, folder / "source"]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    (path,) = folder.glob("agggen-*.whl")
+    return path
 
 
 def test_the_wheel_contains_all_package_files_and_the_licence(wheel: Path) -> None:
@@ -37,13 +52,11 @@ def test_the_wheel_contains_all_package_files_and_the_licence(wheel: Path) -> No
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-@pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of an environment with agggen and its dependencies from the package index."""
+def install(wheel: Path, folder: Path) -> Path:
+    """Installs agggen and its dependencies from the package index; returns the bin folder of the environment."""
     torch = version("torch")
     if not torch.endswith("+cpu"):
         pytest.skip(f"torch {torch} is a CUDA build, whose second copy would be a download of gigabytes")
-    folder = tmp_path_factory.mktemp("bare")
     venv.create(folder / "env", with_pip=True)
     pinned = (REPO / "constraints.txt").read_text(encoding="utf-8").replace("\ntorch==", "\n# torch==")
     (folder / "constraints.txt").write_text(f"{pinned}\ntorch=={torch}\n", encoding="utf-8")
@@ -64,7 +77,8 @@ def run(program: Path, *arguments: str, folder: Path) -> str:
     return completed.stdout
 
 
-def test_a_model_is_trained_and_used_without_extras(environment: Path, tmp_path: Path) -> None:
+def test_a_model_is_trained_and_used_without_extras(wheel: Path, tmp_path: Path) -> None:
+    environment = install(wheel, tmp_path)
     listed = json.loads(run(environment / "pip", "list", "--format=json", folder=tmp_path))
     assert not {package["name"].lower() for package in listed} & EXTRAS.keys()
     run(environment / "pip", "check", folder=tmp_path)

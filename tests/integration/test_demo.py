@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,23 +10,18 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def _agggen(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "agggen_platform.cli.main", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=1800)
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("demo")
-    completed = _agggen("demo", cwd=folder)
+    command = [sys.executable, "-m", "agggen_platform.cli.main", "demo"]
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800)
     assert completed.returncode == 0, completed.stderr
     (log,) = folder.glob("runs/elements-*/tracking.jsonl")
     metrics: dict[str, float] = {}
     for line in log.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         metrics |= event["values"] if event["event"] == "metrics" else {}
-    (bundle,) = folder.glob("runs/elements-*/bundle")
-    return {"out": completed.stdout, "err": completed.stderr, "metrics": metrics, "bundle": bundle, "folder": folder}
+    return {"out": completed.stdout, "err": completed.stderr, "metrics": metrics, "folder": folder}
 
 
 def test_the_alignment_and_the_plans_agree_with_gold(demo: dict[str, Any]) -> None:

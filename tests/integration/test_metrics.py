@@ -49,15 +49,10 @@ PERMANENT_GAUGES = {
 }
 """Gauges that alerts expect to be exported while the endpoint is idle."""
 
+PARTS = ("agggen", "serve", "node", "component", "cluster", "resources", "actors")
+"""Second words of the recorded metrics; metrics of Ray's internals are not recorded."""
+
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
-
-
-def scrape() -> MetricLabels:
-    import ray
-
-    (node,) = [node for node in ray.nodes() if node["Alive"]]
-    answer = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=60)
-    return parse_exposition(answer.raise_for_status().text)
 
 
 def scraped(expected: MetricLabels, seconds: float = 120) -> MetricLabels:
@@ -65,12 +60,16 @@ def scraped(expected: MetricLabels, seconds: float = 120) -> MetricLabels:
 
     Labels are compared since the node may still export metrics of earlier tests.
     """
+    import ray
+
+    (node,) = [node for node in ray.nodes() if node["Alive"]]
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
     metrics: MetricLabels = {}
     end = time.monotonic() + seconds
     while missing := [name for name, labels in expected.items() if not has_labels(metrics.get(name), labels)]:
         assert time.monotonic() < end, f"Ray does not export { ({name: expected[name] for name in missing}) }"
         time.sleep(1)
-        metrics = merged([metrics, scrape()])
+        metrics = merged([metrics, parse_exposition(httpx.get(url, timeout=60).raise_for_status().text)])
     return metrics
 
 
@@ -99,12 +98,8 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
     texts = write_texts(tmp_path / "texts")
     segment(str(texts), str(tmp_path / "facts"), clause_config(actors=1, shard_rows=50))
     source = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(8), *numbered_records(1)])
-    generate(
-        model,
-        str(source),
-        str(tmp_path / "out"),
-        bulk_config(model, ["actors=1", "shard_rows=4", "max_reject_share=0.5"]),
-    )
+    settings = ["actors=1", "shard_rows=4", "max_reject_share=0.5"]
+    generate(model, str(source), str(tmp_path / "out"), bulk_config(model, settings))
     jobs = scraped(queried("ray_agggen_job"))
 
     with serving(model.address) as endpoint, httpx.Client(base_url=endpoint.url, timeout=120) as client:
@@ -113,14 +108,8 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
         request = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
         assert client.post("/v1/align", json=request).status_code == 200
         assert client.post("/v1/plan", json={}).status_code == 422
-        endpoint_prefixes = (
-            "ray_agggen_batch",
-            "ray_agggen_queue",
-            "ray_agggen_worked",
-            "ray_agggen_records",
-            "ray_agggen_problems",
-        )
-        prefixes = *endpoint_prefixes, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
+        kinds = ("batch", "queue", "worked", "records", "problems", "bundle")
+        prefixes = *(f"ray_agggen_{kind}" for kind in kinds), "ray_serve", "ray_node", "ray_comp"
         routes = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
         served = scraped(merged([queried(*prefixes), routes]))
 
@@ -130,12 +119,7 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
     metrics = merged([training, jobs, served])
     assert not [name for name, labels in queried("ray_").items() if not has_labels(metrics.get(name), labels)]
     if RECORDING:
-        RECORDED.write_text(
-            as_json({name: labels for name, labels in metrics.items() if is_recorded(name)}), encoding="utf-8"
-        )
-
-
-def is_recorded(name: str) -> bool:
-    """Whether the metric is recorded; metrics of Ray's internals are not."""
-    prefixes = ("ray_agggen", "ray_serve", "ray_node", "ray_component", "ray_cluster", "ray_resources", "ray_actors")
-    return name.startswith(prefixes)
+        kept = {
+            name: labels for name, labels in metrics.items() if name.startswith(tuple(f"ray_{part}" for part in PARTS))
+        }
+        RECORDED.write_text(as_json(kept), encoding="utf-8")

@@ -1,7 +1,6 @@
 """The registry with bundles in an object store and with evaluation reports."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,23 +11,12 @@ from agggen_platform.registry import PromotionRefused, Registry, promote, record
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.folder import Folder
 from tests.command import Run
-from tests.unit.registry.examples import empty_registry, save_model, small_model, write_report
+from tests.unit.registry.conftest import empty_store, store  # noqa: F401 (fixtures)
+from tests.unit.registry.examples import save_model, small_model, write_report
+
+pytestmark = pytest.mark.usefixtures("store")
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of an empty registry at the default address."""
-    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    return Path(shutil.copy(empty_registry(tmp_path_factory.getbasetemp()), tmp_path / "runs" / "mlflow.db"))
-
-
-# --- an object store ---
-
-
-@pytest.mark.usefixtures("store")
 def test_registration_promotion_and_rollback_of_bundles_in_an_object_store(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
@@ -47,7 +35,6 @@ def test_registration_promotion_and_rollback_of_bundles_in_an_object_store(
     assert rollback("agggen").version.number == "2"
 
 
-@pytest.mark.usefixtures("store")
 def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,11 +54,7 @@ def test_promotion_checks_the_stored_bundle_and_not_a_cached_copy(
     assert promote("agggen", "1").version.number == "1"
 
 
-# --- evaluations ---
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("store")
 def test_the_report_of_evaluate_decides_about_promotion(tmp_path: Path, run: Run) -> None:
     for number in (1, 2):
         model = small_model(number)

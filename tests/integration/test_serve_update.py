@@ -1,7 +1,6 @@
 """The alias of a served model is moved: under load, to a broken bundle, to a bundle that fails in its replica."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{folder / 'registry.db'}")
         bundles = {}
-        for seed in (1, 2, 3, 4):
+        for seed in (1, 2, 3):
             bundle = save_tiny_model(folder / f"bundle-{seed}", seed)
             bundles[register(str(bundle)).number] = bundle
         Registry().set_alias("agggen", "champion", "1")
@@ -43,16 +42,6 @@ def served(bundles: dict[str, Path], ray_cluster: None) -> Iterator[Endpoint]:
         yield endpoint
 
 
-@pytest.fixture
-def messages() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def follower(served: Endpoint, messages: list[str]) -> Follower:
-    return Follower(served.config, served, messages.append)
-
-
 def models(body: bytes) -> set[str]:
     """The fingerprints of the bundles that generated the answers of a response body."""
     return {answer["model"] for answer in json.loads(body)["answers"]}
@@ -65,8 +54,10 @@ def card(served: Endpoint) -> tuple[str, str]:
 
 
 def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, messages: list[str]
+    served: Endpoint, bundles: dict[str, Path]
 ) -> None:
+    messages = list[str]()
+    follower = Follower(served.config, served, messages.append)
     old, new = fingerprint(bundles["1"]), fingerprint(bundles["2"])
     assert card(served) == ("models:/agggen/1", old)
     assert not follower.check()  # the alias has not moved
@@ -82,9 +73,9 @@ def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
     assert not follower.check()
 
 
-def test_a_bundle_damaged_on_disk_is_not_deployed_and_reported_once(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, messages: list[str]
-) -> None:
+def test_a_bundle_damaged_on_disk_is_not_deployed_and_reported_once(served: Endpoint, bundles: dict[str, Path]) -> None:
+    messages = list[str]()
+    follower = Follower(served.config, served, messages.append)
     before, planners = card(served), replicas("Planner")
     with Load(served.url) as load:
         Registry().set_alias("agggen", "champion", "3")
@@ -112,7 +103,7 @@ agggen.bundle.load_bundle = broken
 
 
 def test_a_bundle_that_fails_only_in_its_replica_is_not_deployed(
-    served: Endpoint, bundles: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(_FAILING_LOAD)
     environment = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
@@ -124,7 +115,7 @@ def test_a_bundle_that_fails_only_in_its_replica_is_not_deployed(
 
     monkeypatch.setattr(served, "_apply", apply_with_failing_replicas)
     before, generators = card(served), replicas("Generator")
-    source = shutil.copytree(bundles["4"], tmp_path / "bundle")
+    source = save_tiny_model(tmp_path / "bundle", 4)
     with Load(served.url) as load:
         with pytest.raises(DeployError, match="broken only in this replica"):
             served.deploy(Target(str(source), "broken inside", fingerprint(source)))

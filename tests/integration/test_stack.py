@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,7 +20,8 @@ from botocore.exceptions import ClientError
 
 from infra.servers import postgres_programs, rclone
 from infra.supervisor import StackError
-from tests.processes import Running, free_ports
+from tests.processes import Running, free_ports, until
+from tests.serve_app import RECORDS, SMALL
 from tests.unit.training.toy import TINY
 
 for package in ("ray", "psycopg2", "flask_wtf", "boto3"):
@@ -59,10 +59,7 @@ class StackCommand:
 
     def wait_until_gone(self) -> None:
         """Waits until no process of the stack is alive; zombies do not count."""
-        deadline = time.monotonic() + 60
-        while alive := [process for process in self.processes if is_alive(process)]:
-            assert time.monotonic() < deadline, f"processes outlived the stack: {alive}"
-            time.sleep(0.1)
+        until(lambda: not any(map(is_alive, self.processes)), "end of all processes", 60)
 
     def agggen(self, *words: object, folder: Path, expect: int = 0) -> str:
         """Runs `agggen` in `folder` with the stack's environment; returns its output."""
@@ -78,8 +75,7 @@ class StackCommand:
         url = f"{self.env['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}"
         answer = httpx.request(method, url, auth=account, timeout=60, **arguments)
         assert answer.status_code == 200, answer.text
-        content: dict[str, Any] = answer.json()
-        return content
+        return dict(answer.json())
 
     def runs(self) -> dict[str, dict[str, Any]]:
         experiment = self.mlflow("GET", "experiments/get-by-name", params={"experiment_name": "agggen"})["experiment"]
@@ -94,24 +90,20 @@ class StackCommand:
         connection = psycopg2.connect(host="127.0.0.1", port=self.ports["postgres"], **account)
         with closing(connection), connection.cursor() as cursor:
             cursor.execute(query, values)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+            return list(cursor.fetchall())
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
-        pages = self.s3().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return [item["Key"] for page in pages for item in page.get("Contents", ())]
-
-    def s3(self) -> Any:
-        """A boto3 client with the stack's endpoint and keys, and defaults otherwise."""
         import boto3
 
-        return boto3.client(
+        client = boto3.client(
             "s3",
             endpoint_url=self.env["AWS_ENDPOINT_URL"],
             aws_access_key_id=self.env["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=self.env["AWS_SECRET_ACCESS_KEY"],
             region_name=self.env["AWS_DEFAULT_REGION"],
         )
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
 
 @contextmanager
@@ -127,8 +119,8 @@ def running_stack(state: Path, *options: str) -> Iterator[StackCommand]:
     stack.wait_until_gone()
 
 
-TRAINING = [*TINY, "storage.url=s3://agggen-models/runs"]
-SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
+STORE = "storage.url=s3://agggen-models/runs"
+TRIALS = ["swept-t000", "swept-t001"]
 
 
 @pytest.fixture(scope="module")
@@ -155,17 +147,15 @@ def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def champion(stack: StackCommand, work_folder: Path) -> dict[str, str]:
-    """Version, source and tags (by MLflow's REST API) of the promoted best model of a sweep."""
+    """Source and tags (by MLflow's REST API) of the promoted best model of a sweep."""
     space = work_folder / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    output = stack.agggen("sweep", "elements", *TRAINING, "--space", space, "--name", "swept", folder=work_folder)
+    output = stack.agggen("sweep", "elements", *TINY, STORE, "--space", space, "--name", "swept", folder=work_folder)
     assert "alias candidate" in output
     stack.agggen("models", "promote", "agggen@candidate", folder=work_folder)
     alias = {"name": "agggen", "alias": "champion"}
     version = stack.mlflow("GET", "registered-models/alias", params=alias)["model_version"]
-    return {"version": version["version"], "source": version["source"]} | {
-        tag["key"]: tag["value"] for tag in version["tags"]
-    }
+    return {"source": version["source"]} | {tag["key"]: tag["value"] for tag in version["tags"]}
 
 
 # --- access ----------------------------------------------------------------------------------------------------------
@@ -189,11 +179,11 @@ def test_every_server_refuses_a_missing_or_wrong_password_and_other_host_names(
 
 
 def test_all_servers_listen_on_loopback_only(stack: StackCommand) -> None:
-    names = ["postgres", "s3", "mlflow", "ray"]
-    by_port = {stack.ports[name]: name for name in names}
-    listening = [socket for socket in psutil.net_connections("tcp") if socket.status == psutil.CONN_LISTEN]
-    addresses = {by_port[socket.laddr.port]: socket.laddr.ip for socket in listening if socket.laddr.port in by_port}
-    assert addresses == dict.fromkeys(by_port.values(), "127.0.0.1")
+    ports = {stack.ports[name] for name in ("postgres", "s3", "mlflow", "ray")}
+    listening = [used.laddr for used in psutil.net_connections("tcp") if used.status == psutil.CONN_LISTEN]
+    assert {(address.port, address.ip) for address in listening if address.port in ports} == {
+        (port, "127.0.0.1") for port in ports
+    }
 
 
 def test_no_password_is_in_a_command_line_or_a_log(stack: StackCommand) -> None:
@@ -213,19 +203,20 @@ def test_a_second_stack_in_the_same_folder_is_refused(stack: StackCommand, tmp_p
 # --- the jobs --------------------------------------------------------------------------------------------------------
 
 
-def test_training_stores_its_run_in_postgresql_and_its_bundle_in_s3(stack: StackCommand, work_folder: Path) -> None:
-    output = stack.agggen("train", "elements", *TRAINING, "--name", "tiny", folder=work_folder)
-    assert "s3://agggen-models/runs/tiny/bundle" in output
-    run = stack.runs()["tiny"]
-    assert run["info"]["status"] == "FINISHED"
-    assert "joint/dev_loss" in {metric["key"] for metric in run["data"]["metrics"]}
-    run_id = run["info"]["run_id"]
-    counted = stack.sql("SELECT count(*) FROM metrics WHERE run_uuid = %s AND key = 'joint/dev_loss'", run_id)
+def test_a_sweep_stores_its_runs_in_postgresql_and_its_bundle_in_s3(
+    stack: StackCommand, champion: dict[str, str], work_folder: Path
+) -> None:
+    runs = stack.runs()
+    assert sorted(runs) == ["swept", *TRIALS]
+    assert {run["info"]["status"] for run in runs.values()} == {"FINISHED"}
+    assert all("joint/dev_loss" in {metric["key"] for metric in runs[name]["data"]["metrics"]} for name in TRIALS)
+    trial = runs[TRIALS[0]]["info"]["run_id"]
+    counted = stack.sql("SELECT count(*) FROM metrics WHERE run_uuid = %s AND key = 'joint/dev_loss'", trial)
     assert counted[0][0] >= 1
-    bundle = [key.rpartition("/")[2] for key in stack.keys("agggen-models", "runs/tiny/bundle/")]
-    assert {"manifest.json", "weights.safetensors"} <= set(bundle)
-    artifacts = stack.keys("agggen-mlflow")
-    assert [key for key in artifacts if run_id in key], artifacts
+    bucket, _, prefix = champion["source"].removeprefix("s3://").partition("/")
+    assert (bucket, prefix) in {("agggen-models", f"runs/{name}/bundle") for name in TRIALS}
+    assert {f"{prefix}/manifest.json", f"{prefix}/weights.safetensors"} <= set(stack.keys(bucket, prefix))
+    assert any(trial in key for key in stack.keys("agggen-mlflow"))
     assert not list(work_folder.rglob("mlflow.db"))
 
 
@@ -234,11 +225,10 @@ def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[st
     words = ["-m", "agggen_platform.cli.main", "serve", "models:/agggen@champion", f"http.port={port}", *SMALL]
     with Running(words, work_folder, PATHS | stack.env) as served:
         served.wait_until(lambda: "Ready." in served.output(), "the endpoint")
-        record = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/generate", json={"records": [record]}, timeout=120)
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/generate", json={"records": RECORDS[:1]}, timeout=120)
         assert answer.status_code == 200, answer.text
         (item,) = answer.json()["answers"]
-        assert (item["id"], item["status"], item["model"]) == ("Si", "ok", champion["bundle.fingerprint"])
+        assert (item["status"], item["model"]) == ("ok", champion["bundle.fingerprint"])
         served.signal(signal.SIGTERM)
         assert served.finish() == 143, served.output()
 
@@ -249,9 +239,8 @@ def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[st
 def doctor(stack: StackCommand, folder: Path, **variables: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Runs `agggen doctor`, which must print no secret; returns exit code and findings by ``AREA SUBJECT``."""
     areas = [word for area in ("ray", "mlflow", "storage") for word in ("--only", area)]
-    command = [sys.executable, "-m", "agggen_platform.cli.main", "doctor", "--json", *areas]
+    command = [sys.executable, "-m", "agggen_platform.cli.main", "doctor", "--json", *areas, STORE]
     environment = os.environ | PATHS | stack.env | variables
-    command.append("storage.url=s3://agggen-models/runs")
     completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert not any(secret in completed.stdout + completed.stderr for secret in stack.secrets.values())
     findings = json.loads(completed.stdout)["findings"]
@@ -281,7 +270,7 @@ def test_doctor_names_wrong_secrets(stack: StackCommand, tmp_path: Path) -> None
 
 
 FETCH = """
-import json, os, sys
+import sys
 from agggen_platform.registry import resolve
 from agggen_platform.storage.bundles import get_bundle
 print(get_bundle(resolve("models:/agggen@champion")).name)

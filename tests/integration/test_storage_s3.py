@@ -1,4 +1,4 @@
-"""Folders on an S3 store that is busy, failing, unreachable or refuses access."""
+"""Folders and claims on an S3 store that is busy, failing, unreachable or refuses access."""
 
 import time
 from collections.abc import Callable
@@ -11,13 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from botocore.client import BaseClient
 
+from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.errors import DamagedError, StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
-from tests.processes import free_ports
+from tests.processes import free_ports, until
 from tests.s3_faults import FaultyS3
 
 QUICK = Policy(attempts=4, pause=0.01, connect_timeout=5, read_timeout=20, part=5 << 20)
+IMPATIENT = Policy(attempts=2, pause=0.01)
 LARGE = bytes(range(256)) * (44 << 10)  # 11 MiB: three parts
 
 
@@ -71,16 +73,6 @@ def test_requests_are_retried_after_temporary_faults(kind: str, folder: Folder, 
         assert faulty_s3.count(method) == 4
     faulty_s3.inject(kind, 3, path="list-type")
     assert folder.names() == ["other"]
-
-
-def test_the_error_after_the_last_attempt_has_the_number_of_attempts(folder: Folder, faulty_s3: FaultyS3) -> None:
-    faulty_s3.inject("503", -1)
-    with pytest.raises(
-        StorageError, match=r"cannot write s3://.*/some/where/x: http.* failed 4 times .* SlowDown"
-    ) as raised:
-        folder.write("x", b"")
-    assert raised.value.exit_code == 5
-    assert faulty_s3.count() == 4
 
 
 def test_retries_end_when_the_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
@@ -232,3 +224,69 @@ def test_a_store_that_stops_sending_times_out(s3: str, faulty_s3: FaultyS3) -> N
     faulty_s3.bytes_per_second = 100_000.0  # 0.65 s between two pieces
     with pytest.raises(StorageError, match=r"failed 2 times .* Read timed? ?out|ReadTimeout"):
         folder.write("y", bytes(200_000))
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) -> None:
+    folder = Folder(f"{s3}/run", IMPATIENT)
+    with claim(folder, interval=0.5) as check:
+        for method in ("PUT", ""):  # first only heartbeats (PUT) fail, then all requests
+            faulty_s3.heal()
+            faulty_s3.inject("503", -1, method=method)
+            until(lambda: faulty_s3.count() >= 10, "ten requests")
+            if not method:
+                with pytest.raises(StorageError, match="failed 2 times"):
+                    check()
+            faulty_s3.heal()
+            check()
+            until(lambda: faulty_s3.count("PUT") >= 2, "two heartbeats")
+        with pytest.raises(ClaimedError, match="another job works on"), claim(folder, interval=0.5):
+            pass
+        faulty_s3.inject("503", -1)  # failing to release the claim is no error
+    faulty_s3.heal()
+    with claim(folder, interval=0.5) as check:
+        check()
+    assert folder.names() == []
+
+
+def test_a_claim_that_another_job_took_in_an_outage_is_lost(s3: str, faulty_s3: FaultyS3) -> None:
+    folder = Folder(f"{s3}/run", IMPATIENT)
+    with claim(folder, interval=0.5) as check:
+        faulty_s3.heal()
+        faulty_s3.inject("503", -1, method="GET")
+        until(lambda: faulty_s3.count("GET") >= 6, "six reads")
+        folder.write(".claim", b'{"id": "other", "who": "someone", "count": 0}')
+        faulty_s3.heal()
+        until(lambda: faulty_s3.count("GET") >= 1, "a read")
+        with pytest.raises(ClaimedError, match="took over"):
+            check()
+    assert folder.names() == [".claim"]
+
+
+def test_a_request_that_hangs_does_not_stop_the_heartbeat(s3: str, faulty_s3: FaultyS3) -> None:
+    with claim(Folder(f"{s3}/run"), interval=0.5):
+        requests = faulty_s3.count("GET")
+        faulty_s3.bytes_per_second = 3  # reading the claim takes half a minute
+        until(lambda: faulty_s3.count("GET") > requests, "another read")
+        time.sleep(0.1)  # the response is in transfer
+        faulty_s3.heal()
+        until(lambda: faulty_s3.count("PUT") > 0, "a heartbeat")
+
+
+@pytest.mark.parametrize("first", [b"1", None])
+def test_an_update_never_overwrites_a_write_since_the_read(s3: str, first: bytes | None) -> None:
+    """A holder that is suspended during an update must not overwrite the claim of the next holder."""
+    folder, contents_read = Folder(f"{s3}/run"), list[bytes | None]()
+    if first:
+        folder.write("x", first)
+
+    def change(content: bytes | None) -> bytes | None:
+        contents_read.append(content)
+        if len(contents_read) == 1:
+            folder.write("x", b"2")
+        return None if content == b"2" else b"mine"
+
+    assert folder.update("x", change) == b"2"
+    assert (contents_read, folder.read("x")) == ([first, b"2"], b"2")

@@ -1,4 +1,4 @@
-"""The run log with an MLflow server that is killed, suspended and restarted, and with killed runs.
+"""The run log with an MLflow server that is killed, suspended and restarted, and with killed runs; traces of requests.
 
 No call of a run may block, and finally MLflow must have each point of each curve exactly once.
 """
@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.runs import find_runs
 from tests.command import command
 from tests.processes import Running, free_ports, until
+from tests.serve_app import RECORDS, serving
 
 WRITER = """
 import sys, time
@@ -35,7 +37,6 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder, (self.port,) = folder, free_ports(1)
         self.uri = f"http://127.0.0.1:{self.port}"
-        self.process: Running | None = None
 
     def start(self) -> None:
         store = ["--backend-store-uri", f"sqlite:///{self.folder}/server.db"]
@@ -46,23 +47,16 @@ class Server:
         self.process.wait_until(self._answers, "answer of the MLflow server")
 
     def _answers(self) -> bool:
-        import requests
-
         try:
-            return requests.get(f"{self.uri}/health", timeout=1).ok
-        except requests.RequestException:
+            return httpx.get(f"{self.uri}/health", timeout=1).is_success
+        except httpx.TransportError:
             time.sleep(0.2)
             return False
 
     def send_signal(self, number: signal.Signals) -> None:
-        assert self.process is not None
         for child in self.process.children():
             os.kill(child.pid, number)
         self.process.signal(number)
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.start()
         yield server
     finally:
-        server.kill()
+        server.process.kill()
 
 
 def curve(uri: str, run_id: str | None, metric: str = "loss") -> list[tuple[int, float]]:
@@ -160,7 +154,7 @@ def test_sync_sends_what_a_killed_server_missed(
     with Tracker(server.uri, run_name="outlived", runs_dir=tmp_path, report=messages.append, patience=1) as tracker:
         log(tracker, range(50))
         until(lambda: tracker.run_id, "run in MLflow")
-        server.kill()
+        server.process.kill()
         slowest = log(tracker, range(50, 150))
         loop_end = time.monotonic()
     assert slowest < 1.0
@@ -198,3 +192,32 @@ def test_two_processes_create_one_sqlite_store(tmp_path: Path) -> None:
             writer.kill()
     store = f"sqlite:///{tmp_path}/mlflow.db"
     assert curve(store, ids[0]) == curve(store, ids[1]) == expected(100)
+
+
+@pytest.mark.slow
+def test_mlflow_finds_slow_unfulfilled_and_failed_requests(server: Server, bundle: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(server.uri)
+    with serving(bundle, "tracing.experiment=requests", f"tracing.server={server.uri}") as endpoint:
+        for name, records in (("strict", RECORDS), ("off", RECORDS), ("broken", [{"triples": []}])):
+            verify = "strict" if name == "strict" else "off"
+            request: dict[str, object] = {"records": records, "options": {"verify": verify}}
+            httpx.post(f"{endpoint.url}/v1/generate", json=request, headers={"X-Request-Id": name}, timeout=120)
+        until(lambda: client.get_experiment_by_name("requests"), "experiment in MLflow")
+        experiment = client.get_experiment_by_name("requests").experiment_id
+
+        def requests_where(condition: str) -> list[str]:
+            traces = client.search_traces(locations=[experiment], filter_string=condition)
+            return sorted(trace.info.tags["request"] for trace in traces)
+
+        ended = "attributes.status != 'IN_PROGRESS'"
+        until(lambda: requests_where(ended) == ["broken", "off", "strict"], "traces in MLflow")
+        assert requests_where("attributes.status = 'ERROR'") == ["broken"]
+        assert requests_where("tags.fulfilled = 'no'") == ["off"]  # random weights give faulty texts
+        assert requests_where("tags.fallback = 'yes'") == ["strict"]
+        assert requests_where("attributes.execution_time_ms > 0 AND tags.request = 'strict'") == ["strict"]
+        assert requests_where("attributes.execution_time_ms > 600000") == []
+        (trace,) = client.search_traces(locations=[experiment], filter_string="tags.request = 'off'")
+        names = {"POST /v1/generate", "plan", "read", "verify", "write"}
+        assert len(trace.data.spans) == 5 and {span.name for span in trace.data.spans} == names

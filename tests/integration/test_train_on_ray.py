@@ -20,6 +20,7 @@ from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
 from agggen_platform.training.prepared import load_or_prepare
+from tests.processes import until
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -115,26 +116,17 @@ def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: P
 
 
 def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) -> None:
+    import ray
+
     stage = replace(config.training.baseline, epochs=10_000, patience=10_000)
     long_training = replace(config, training=replace(config.training, baseline=stage))
 
     def fail(event: TrainingEvent) -> None:
         raise RuntimeError("no room for the log")
 
-    before = free_cpus(at_least=1)  # an earlier test's job may still release its CPUs
     with pytest.raises(RuntimeError, match="no room"):
         train_job(on(long_training, 1), "r", runs_dir=tmp_path, show=fail)
-    assert free_cpus(at_least=before) >= before, "workers outlived the job"
-
-
-def free_cpus(at_least: float, seconds: float = 120) -> float:
-    """The number of free CPUs, as soon as it is `at_least` or after `seconds`."""
-    import ray
-
-    deadline = time.monotonic() + seconds
-    while (free := ray.available_resources().get("CPU", 0.0)) < at_least and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return free
+    until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "free CPUs", 120)
 
 
 def test_an_error_that_no_restart_fixes_ends_the_job_at_once(config: JobConfig, tmp_path: Path) -> None:
@@ -160,14 +152,6 @@ def test_restarts_without_progress_end_a_job_without_a_restart_limit(
         train_job(on(config, 1, max_failures=-1), "r", runs_dir=tmp_path)
 
 
-def _missing_corpus(config: JobConfig) -> JobConfig:
-    return replace(on(config, 1), corpus=replace(config.corpus, name="nowhere"))
-
-
-def _cuda(config: JobConfig) -> JobConfig:
-    return replace(on(config, 1), training=replace(config.training, device="cuda"))
-
-
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
@@ -175,8 +159,12 @@ def _cuda(config: JobConfig) -> JobConfig:
         (lambda c: on(c, 9), ClusterError, r"9 workers of 1 CPU each do not fit: .* enough for 8"),
         (lambda c: on(c, 20, min_workers=9), ClusterError, r"9 workers of 1 CPU"),
         (lambda c: on(c, 3, cpus_per_worker=3), ClusterError, r"3 workers of 3 CPU each .* enough for 2.*autoscaling"),
-        (_cuda, ConfigError, "training.device=cuda needs cluster.gpus_per_worker"),
-        (_missing_corpus, CorpusError, "nowhere"),
+        (
+            lambda c: replace(on(c, 1), training=replace(c.training, device="cuda")),
+            ConfigError,
+            "training.device=cuda needs cluster.gpus_per_worker",
+        ),
+        (lambda c: replace(on(c, 1), corpus=replace(c.corpus, name="nowhere")), CorpusError, "nowhere"),
     ],
 )
 def test_an_impossible_configuration_is_refused_before_anything_is_prepared(

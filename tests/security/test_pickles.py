@@ -30,6 +30,7 @@ from tests.pickling import pickle_copy
 from tests.unit.cli_write.examples import RESTAURANTS, json_lines
 from tests.unit.registry.examples import save_model
 from tests.unit.registry.test_admission import fix_manifest
+from tests.unit.srl.fakes import install_packages
 from tests.unit.toy_training import trainer
 
 FORMS = {"pickle": Canary.pickled, "torch.save": Canary.saved_by_torch}
@@ -101,32 +102,24 @@ def test_a_pickled_journal_of_a_sweep_is_refused(tmp_path: Path, canary: Canary)
     assert not canary.was_loaded
 
 
-@pytest.fixture
-def bundle_with_archive(tmp_path: Path, canary: Canary) -> Path:
-    """A bundle whose segmenter is AllenNLP, with an archive and a Python interpreter chosen by the bundle's author."""
+@pytest.mark.parametrize("command", ["align", "evaluate", "align --run-archives"])
+def test_the_allennlp_archive_of_a_bundle_is_run_only_with_run_archives(
+    run: Run, tmp_path: Path, canary: Canary, command: str
+) -> None:
+    """The author of the bundle chose its segmenter AllenNLP, with an archive and a Python interpreter."""
     python = tmp_path / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n: > {canary.path}\n")
     python.chmod(0o755)
-    for name in ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy"):
-        info = tmp_path / "environment" / "lib" / "python3.10" / "site-packages" / f"{name}-9.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9\n")
+    install_packages(tmp_path / "environment")
     (tmp_path / "srl.tar.gz").write_bytes(canary.pickled())
     archive = AllenNLPConfig(str(tmp_path / "srl.tar.gz"), environment=str(tmp_path / "environment"))
     bundle = load_bundle(save_model(tmp_path / "plain", 1))
     save_bundle(tmp_path / "bundle", replace(bundle, segmenter=SegmenterConfig(source="allennlp", allennlp=archive)))
-    return tmp_path / "bundle"
-
-
-@pytest.mark.parametrize("command", ["align", "evaluate", "align --run-archives"])
-def test_the_allennlp_archive_of_a_bundle_is_run_only_with_run_archives(
-    run: Run, tmp_path: Path, bundle_with_archive: Path, canary: Canary, command: str
-) -> None:
     name, *flags = command.split()
     records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
     options = ("-i", records) if name == "align" else ("--corpus", "elements", "--limit", "1")
-    code, out, err = run(name, bundle_with_archive, *options, *flags)
+    code, out, err = run(name, "bundle", *options, *flags)
     assert canary.was_loaded == bool(flags)
     if not flags:
         assert (code, out) == (2, "")

@@ -12,8 +12,6 @@ import pytest
 
 from tests.ray_head import Head
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
-
 pytestmark = pytest.mark.slow
 
 SECRET_MARK = "unspeakable"

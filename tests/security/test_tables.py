@@ -93,17 +93,11 @@ def test_commands_load_no_pickles_in_parquet(
         assert (code, "error: " in err) == (2, True), err  # bulk and segment may ignore unused columns
 
 
-@pytest.fixture
-def changed_shard(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
-    """A shard of a file that was changed after the driver had checked it, so that workers must check it."""
+def test_workers_refuse_pickles_in_parquet(tmp_path: Path, canary: Canary) -> None:
+    """The file was changed after the driver had checked it, so workers must check it."""
     corpus(tmp_path, "triples", canary)
     folder = Folder(str(tmp_path))
     shard = Shard(0, folder.address, "dev.parquet", "parts/0.parquet", (0,), 0, 0, 1, folder.at("dev.parquet"))
-    return folder, shard
-
-
-def test_workers_refuse_pickles_in_parquet(changed_shard: tuple[Folder, Shard], canary: Canary) -> None:
-    folder, shard = changed_shard
     for read in (
         lambda: list(read_rows(shard, 10, schema().names)),
         lambda: list(read_rows(shard, 10, record_schema().names)),
