@@ -29,8 +29,7 @@ demo: venv  ## train on the shipped corpus, then plan and generate texts
 bundle: venv  ## retrain the shipped bundle (minutes), after a change of its preset or corpus
 	rm -rf agggen/bundles/elements
 	mkdir -p agggen/bundles
-	cp -r "$$(OMP_NUM_THREADS=1 $(BIN)/agggen train elements training.baseline.epochs=24 training.joint.epochs=16 \
-	  --runs "$$(mktemp -d)" | tail -1)" agggen/bundles/elements
+	cp -r "$$(OMP_NUM_THREADS=1 $(BIN)/agggen train elements --runs "$$(mktemp -d)" | tail -1)" agggen/bundles/elements
 
 critic: venv  ## retrain the shipped critic (half an hour), after a change of its synthetic errors
 	$(BIN)/agggen corpora fetch rel2text

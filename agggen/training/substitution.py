@@ -24,8 +24,9 @@ Name = tuple[int, ...]
 """The token ids of a subject or object. In a replacement, the k-th out-of-vocabulary word has the id -k."""
 Substitute = Callable[[Example, random.Random], Example]
 
-_SAME_PREDICATE_SHARE, _UNSEEN_SHARE = 0.6, 0.2
-"""Fractions of replacements by names of the same predicate and role, and by out-of-vocabulary words; the remaining
+_SAME_PREDICATE_SHARE, _UNSEEN_SHARE, _CAPITALISED_SHARE = 0.6, 0.2, 0.1
+"""Fractions of replacements by names of the same predicate and role, by out-of-vocabulary words, and by a capitalised
+word of the vocabulary (a name such as the symbol "At", which is also a word at the start of sentences); the remaining
 replacements are random names."""
 
 
@@ -47,6 +48,9 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probabilit
             name_sets[example.predicates[triple], role][_number_extras(example.source[start:end], n_words)] = None
     names_by_part = {part: list(names) for part, names in name_sets.items()}
     all_names = list(dict.fromkeys(name for names in names_by_part.values() for name in names))
+    capitalised_names = [
+        (number,) for number, word in enumerate(vocabulary.words[: vocabulary.n_output]) if word[0].isupper()
+    ]
 
     def substitute(example: Example, rng: random.Random) -> Example:
         spans_of: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # spans in the source
@@ -66,6 +70,8 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probabilit
                 continue
             random_number = rng.random()
             pool = names_by_part[part_of[name]] if random_number < _SAME_PREDICATE_SHARE + _UNSEEN_SHARE else all_names
+            if capitalised_names and random_number >= 1 - _CAPITALISED_SHARE:
+                pool = capitalised_names
             drawn = rng.choice(pool)
             if random_number < _UNSEEN_SHARE:
                 drawn = tuple(word if word in function_ids else -number for number, word in enumerate(drawn, start=1))

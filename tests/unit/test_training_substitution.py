@@ -94,6 +94,14 @@ def test_some_names_become_out_of_vocabulary_words() -> None:
     assert 0.02 < unseen[True] / unseen.total() < 0.5
 
 
+def test_some_names_become_capitalised_words_of_texts() -> None:
+    """So that a model copies the symbol "At" instead of starting a sentence with "At"."""
+    example, substitute = of_text("In spring, Jan was born in Berlin.", Triple("Jan", "born", "Berlin"))
+    the_word = next(word for fact in example.facts for word in fact)
+    variants = [substitute(example, random.Random(seed)) for seed in range(300)]
+    assert any((the_word,) in (name for _, _, name in parts(variant)) for variant in variants)
+
+
 def test_substitution_is_determined_by_the_seed() -> None:
     assert substituted(0.5, seed=3) == substituted(0.5, seed=3) != substituted(0.5, seed=4)
 

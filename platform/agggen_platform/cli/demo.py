@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agggen.bundle import Bundle
     from agggen.records import Record
 
+_EPOCHS = ("training.baseline.epochs=6", "training.joint.epochs=5")  # fewer than the preset, for a training in minutes
 _N_SAMPLES = 3  # each with the texts of three plans
 
 
@@ -43,7 +44,7 @@ def demo(
     console.note(
         "Takes 4 to 8 minutes on two cores; if an earlier demo has trained the model, it only generates and evaluates."
     )
-    config = load_config(JobConfig, "elements", overrides or ())
+    config = load_config(JobConfig, "elements", [*_EPOCHS, *(overrides or ())])
     data = data_of(config)
     name = default_name("elements", config, data)
     test = load_dataset(config.corpus.name, splits=(config.corpus.test,)).split(config.corpus.test)
