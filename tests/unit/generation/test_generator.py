@@ -293,10 +293,6 @@ def test_alignment_is_the_viterbi_path_of_the_potentials() -> None:
         assert (aligned.id, aligned.facts, aligned.states) == (record.id, facts, named)
         assert aligned.log_likelihood == pytest.approx(likelihood, abs=1e-8)
         assert aligned.posteriors == pytest.approx([marginals[t, z].item() for t, z in enumerate(path)], abs=1e-8)
-    alone = [untrained.align([record], [facts])[0] for record, facts in TEXTS]
-    for first, second in zip(untrained.align(records, texts, batch_size=2), alone, strict=True):
-        assert (first.id, first.states) == (second.id, second.states)
-        assert first.posteriors == pytest.approx(second.posteriors, abs=1e-8)
 
 
 @pytest.mark.parametrize(
