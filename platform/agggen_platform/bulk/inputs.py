@@ -342,10 +342,8 @@ def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict
 
 
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
-    """The columns to read from the Parquet file at `address` or from the copy of a CSV; None: all columns.
-
-    The column ``error`` is only read from copies, because in a user's Parquet file it may have another meaning.
-    """
+    """The columns to read from the Parquet file at `address` or from the copy of a CSV; None: all columns."""
+    # The column `error` is only read from copies, because in a user's Parquet file it may have another meaning.
     return None if wide else USER_COLUMNS if _kind(address) == "parquet" else record_schema().names
 
 

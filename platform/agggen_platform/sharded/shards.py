@@ -277,10 +277,7 @@ def rows_at(
 def _batches(
     folder: Folder, name: str, columns: Sequence[str] | None, size: int = _BATCH_ROWS, groups: list[int] | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(number of the first row, batch) of the row `groups` (None: all), numbered from the start of these groups.
-
-    Raises CorpusError if a column has a type that could execute code.
-    """
+    """(number of the first row, batch) of the row `groups` (None: all), numbered from the start of these groups."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
         existing_columns = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
