@@ -1,7 +1,5 @@
 """The servers of the stack: PostgreSQL, an S3 server (rclone), MLflow, and optionally a Ray head."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd

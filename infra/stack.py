@@ -8,8 +8,6 @@ survive a restart. If a server dies, all are stopped, since a restart would hide
 them again. ``agggen doctor`` checks them.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import json

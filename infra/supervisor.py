@@ -1,7 +1,5 @@
 """Starts server processes, waits until they answer, watches them, and stops them together."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pwd

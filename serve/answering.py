@@ -3,8 +3,6 @@
 An answer is the JSON object that the client gets for a record, or a Problem.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

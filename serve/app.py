@@ -6,8 +6,6 @@ Before Serve changes anything, `app` resolves the bundle, verifies its hashes an
 the old replicas keep serving. New replicas get the resolved address and fingerprint, never an alias.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

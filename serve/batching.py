@@ -3,8 +3,6 @@
 Unlike Ray's ``@serve.batch``, it considers lengths and deadlines, drops cancelled items, and isolates failing items.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """The messages between ingress, planners and generators: each record gets its own result or `Failure`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,5 @@
 """The generator replica: generates and ranks texts for plans, aligns and checks texts; on a CPU or a GPU."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -3,8 +3,6 @@
 Each record gets a result or a `Failure`, even if a replica is lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -1,7 +1,5 @@
 """Limits of requests: the size of a body, the unread bytes of streams, and the number of concurrent requests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

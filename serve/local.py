@@ -1,7 +1,5 @@
 """The endpoint in one process, without Ray Serve, for `agggen studio` and tests: one planner and generator."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Metrics of a replica that Ray exports to Prometheus, with the tags `application`, `deployment` and `replica`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Logs contain no key, query string, record or text. An unknown path is logged and counted as ``other``.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -5,8 +5,6 @@ are never interpreted as markup: the content security policy forbids inline scri
 support trusted types, HTML strings.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The planner replica: searches plans, on a CPU and with little memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

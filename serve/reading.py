@@ -3,8 +3,6 @@
 JSON is parsed strictly: UTF-8, no NaN or Infinity, no number too large for a double, no duplicate key in an object.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

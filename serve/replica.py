@@ -1,7 +1,5 @@
 """The base class of planners and generators: tested bundle, batcher, health checks and the metric for autoscaling."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic

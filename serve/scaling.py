@@ -1,7 +1,5 @@
 """The autoscaling policy of the deployments, and the number of running generators."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Access control by API keys; without keys, by the Host header, against scripts of other sites."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

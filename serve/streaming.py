@@ -4,8 +4,6 @@ Records are sent to the engine in batches as they arrive. At most `limits.window
 answer that the client has not read; further input is buffered in a `serve.limits.StreamBody`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -4,8 +4,6 @@ Imported only if `tracing.experiment` is set. A thread of OpenTelemetry's SDK ex
 no request waits for MLflow. Attribute values are JSON, as MLflow stores them.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

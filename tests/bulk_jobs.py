@@ -1,7 +1,5 @@
 """Helpers for tests of bulk generation: input, jobs in this process, interruption, output."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """A pickle that creates a file when it is loaded, to detect that agggen loads pickles."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The `agggen` command in the tests' own process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Copies of objects as Ray workers receive them."""
 
-from __future__ import annotations
-
 import pickle
 from copy import deepcopy
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """A Ray head in new processes, to which tests submit jobs."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

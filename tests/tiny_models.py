@@ -1,7 +1,5 @@
 """Bundles with random weights: their plans are valid, their texts are nonsense."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Evaluation of texts, plans and alignments."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

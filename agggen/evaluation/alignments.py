@@ -4,8 +4,6 @@ In the published table, "recall" is the fraction of triples that are aligned, co
 fraction of these whose alignment is correct. The usual recall is reported as ``accuracy``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 The tokeniser's jar is run directly, since pycocoevalcap's wrapper writes to the folder of the installed package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 These metrics do not measure correctness, so they should be reported together with metrics that do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sacrebleu.metrics import BLEU

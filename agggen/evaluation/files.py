@@ -4,8 +4,6 @@ Unlike the corpus readers, these functions raise an error at the first invalid l
 the texts would be misleading.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

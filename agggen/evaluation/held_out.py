@@ -1,7 +1,5 @@
 """Outputs of a model for an evaluation: texts, most likely plans, and alignments of references."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Runs the Java tools of the Python package pycocoevalcap, which print one line per input line."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -4,8 +4,6 @@ Scores equal those in the logs of the WebNLG challenge to the last digit. The Ja
 paraphrase table, so it is faster to score the texts of several systems in one call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

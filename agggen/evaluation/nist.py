@@ -4,8 +4,6 @@ NLTK's corpus_nist differs: for each order, it matches a text against its best r
 reference, whereas mteval clips n-gram counts by their maximum over all references.
 """
 
-from __future__ import annotations
-
 import math
 import string
 from collections import Counter

@@ -8,8 +8,6 @@ Plans may omit predicates of the record. An omitted predicate is a separate clus
 the fraction of predicates that the plans contain.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache

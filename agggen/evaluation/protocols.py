@@ -14,8 +14,6 @@ otherwise they are tokenised again, so that their scores are comparable with tho
 Scores are in percent, except NIST and CIDEr.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ the AggGen paper and of the shared tasks were verified with the official scorers
 are marked as cited.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources

@@ -4,8 +4,6 @@ A file of ratings has a JSON object per line: ``triples``, ``text``, ``system``,
 number for each of `DIMENSIONS` that was rated (WebNLG 2020 challenge).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

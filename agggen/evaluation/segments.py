@@ -3,8 +3,6 @@
 The score of a corpus, of a part of it, or of a bootstrap sample therefore needs only a sum of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The corpus score of each sample is recomputed from the sum of its texts' counts.
 weights, CIDEr's document frequencies) are not recomputed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

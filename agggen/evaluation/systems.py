@@ -1,7 +1,5 @@
 """Scores texts of any system by a protocol and by `agggen.evaluation.values`, with intervals and comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ the edits of 31 of 1,862 texts and a score by up to .13. Distances are computed 
 tercom's pruning may change them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

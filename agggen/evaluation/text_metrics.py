@@ -3,8 +3,6 @@
 Each hypothesis has at least one reference; the number of references may vary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version

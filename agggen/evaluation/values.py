@@ -1,7 +1,5 @@
 """Metrics of faithfulness from the strict and the lenient check of values."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

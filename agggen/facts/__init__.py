@@ -4,8 +4,6 @@ A segmenter splits each text into facts that concatenate exactly to the text; wh
 fact before it. ``agggen.facts.config.segmenter`` returns a segmenter by name.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Protocol

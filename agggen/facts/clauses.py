@@ -9,8 +9,6 @@ Precision and recall of boundaries against the facts released with the paper, on
 rules: WebNLG P .91 R .80 (P .89 R .80 on tokenised texts), E2E P .91 R .76.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -4,8 +4,6 @@ The tagger (``agggen.facts.tagger``) was trained on PropBank EWT; its weights ar
 ``agggen/facts/tagger_model/README.md``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Segmentation by semantic role frames of any `FrameSource` (paper, section 3.1 and appendix B)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agggen.errors import AggGenError

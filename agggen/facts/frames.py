@@ -5,8 +5,6 @@ A frame is a predicate with its arguments. An argument is a contiguous span of w
 continuation of a discontinuous argument.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol

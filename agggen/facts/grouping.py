@@ -19,8 +19,6 @@ In level ``full``, an opening bracket or quote belongs to the following fact; a 
 merged with the preceding fact, one that consists of conjunctions with the following fact.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from agggen.facts.frames import Sentence

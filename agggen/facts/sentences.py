@@ -5,8 +5,6 @@ within dotted initials unless a frequent sentence opener follows ("the U.S. Navy
 a number.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Clitics (``'s``, ``n't``), punctuation and hyphens are separate words; numbers w
 (``U.S.``, ``A.F.C``) are one word.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The order in which the facts of several plans are decoded; a prefix that plans share is decoded once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agggen.generation.hypotheses import PlanPrefix

@@ -4,8 +4,6 @@ All sufficiently probable texts of all plans are samples. Texts are ranked by th
 by their mean similarity to the samples, weighted by the samples' scores.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

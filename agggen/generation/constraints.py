@@ -6,8 +6,6 @@ record. Words that the triples of the fact do not license are forbidden. A parti
 occurred and ``Constraint.judge`` accepts the words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Shapes as in `agggen.generation.search`; C is the number of candidates for the next word of a hypothesis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

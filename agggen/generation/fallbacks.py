@@ -4,8 +4,6 @@ A triple gets the most frequent training sentence of its predicate, otherwise a 
 are joined by "and" if the result passes the check.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

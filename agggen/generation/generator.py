@@ -1,7 +1,5 @@
 """Inference (paper, section 3.4): generates texts with plans from records, and aligns texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Rules of English grammar for generated facts; they are not part of the strict check, since human texts break them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 

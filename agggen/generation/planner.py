@@ -1,7 +1,5 @@
 """Planning of records (paper, section 3.4), which needs only the model's transitions and the encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import chain
 

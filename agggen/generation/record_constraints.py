@@ -5,8 +5,6 @@ triples license, and can only end if the strict check finds no fault. If no hypo
 (`agggen.generation.fallbacks`) takes its place.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Coreference: the names to which "it", "which" or "and was" refer; a fact need not name such subjects."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from functools import cache, cached_property

@@ -6,8 +6,6 @@ hypothesis. If still too few texts are accepted, a constrained search follows: u
 under the other plans if this plan leads to fallbacks (METHOD 10 in agggen/README.md).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field

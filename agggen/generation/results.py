@@ -1,7 +1,5 @@
 """Results of inference: candidate plans, generated texts, plans with probabilities, and aligned texts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

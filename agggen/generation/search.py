@@ -19,8 +19,6 @@ A text is a sequence of words and marks: a mark (FACT or LAST) begins each fact.
 cached positions, P positions of a text, W words of the longest active fact; other letters as in `agggen.model`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -12,8 +12,6 @@ function of the last predicate of z_{t-1}, and a step costs O(S + J^2) instead o
 See `agggen.model` for the shape legend.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

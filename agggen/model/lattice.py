@@ -5,8 +5,6 @@ and is cached; records with fewer predicates mask the other states. States are s
 predicate begins the same number of states, so a reduction by first predicate needs only a reshape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Precision of log-probabilities, and a fast top-k."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

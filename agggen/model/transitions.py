@@ -11,8 +11,6 @@ p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1}
 contains p(z_{t-1}) as a factor again, so p(z) of every state but the last is squared. There is no length model.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import torch

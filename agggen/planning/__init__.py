@@ -5,8 +5,6 @@ samples plans by dynamic programming. For larger records, `bounded` improves the
 possible, that they are the best. `two_stage` is the paper's search with its ablations, `control` checks human plans.
 """
 
-from __future__ import annotations
-
 from agggen.planning.control import named_plan as named_plan
 from agggen.planning.control import resolve_plan as resolve_plan
 from agggen.planning.distribution import PlanDistribution as PlanDistribution

@@ -10,8 +10,6 @@ f(n, p) is the greatest value, minus prices, of a relaxed continuation by n pred
 An A* search with this bound keeps only prefixes whose bound reaches the score of the k-th plan of the beam search.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Validates human plans against their records (paper section 3.5)."""
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 
 from agggen.errors import PlanError

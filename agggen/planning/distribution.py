@@ -4,8 +4,6 @@ Plans consist of indices of the record's predicates. Predicates that are not in 
 part of the distribution; their groups are appended to the plan of the known predicates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cached_property
 

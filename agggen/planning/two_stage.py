@@ -4,8 +4,6 @@ Plans are scored as in the paper, by log p_in of the order plus log p_out at the
 differ from `scores.plan_score`, which also includes the order within groups and their lengths.
 """
 
-from __future__ import annotations
-
 from math import lgamma
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tokenisation with character offsets, linearisation of records, and a vocabulary with copying."""
 
-from __future__ import annotations
-
 from agggen.text.tokenise import JOINER as JOINER
 from agggen.text.tokenise import detokenise as detokenise
 from agggen.text.tokenise import detokenise_with_offsets as detokenise_with_offsets

@@ -1,7 +1,5 @@
 """The encoder's input for a record: ``[CLS] s p o [SEP] s p o [SEP] ...`` (AggGen, ACL 2021, section 3.2)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

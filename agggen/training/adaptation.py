@@ -3,8 +3,6 @@
 To prevent catastrophic forgetting, texts of the bundle's training corpora ("old texts") are mixed in ("replay").
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence

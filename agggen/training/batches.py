@@ -1,7 +1,5 @@
 """Batches of examples of similar size under a cost budget, determined by seed and epoch."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Settings derived from the data: preset, corpus, and source of facts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import TypeVar

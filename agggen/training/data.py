@@ -1,7 +1,5 @@
 """The records of a run, and their fingerprints, so that a run resumes only with the same data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@ consensus of its probable texts that pass `Generator.accepts`. The student needs
 quality, and its texts seldom have faults.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

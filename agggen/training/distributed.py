@@ -6,8 +6,6 @@ the complete batch. DistributedDataParallel is not used, since it requires that 
 here a stage uses only some parameters, and a worker's part may be empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Reports a training stage as `TrainingEvent`s, with generated samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal

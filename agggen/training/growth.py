@@ -9,8 +9,6 @@ Known words and predicates keep their embeddings. New ones start with the embedd
   probabilities of plans do not change.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The complete state of `Trainer` can be saved and restored exactly. Dropout is se
 in a fixed order, so a resumed run on a CPU has the same losses as an uninterrupted run with as many threads.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

@@ -1,7 +1,5 @@
 """Prints the progress of training (at each evaluation, and at most every 30 seconds between them) and of generation."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

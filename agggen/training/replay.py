@@ -4,8 +4,6 @@ Each epoch has all new texts and different old texts. With the same few old text
 and forgets the rest.
 """
 
-from __future__ import annotations
-
 _MIN_PER_EPOCH = 200  # training texts; with fewer, a model forgets more
 
 

@@ -1,7 +1,5 @@
 """Learning-rate schedules: factors of the learning rate by update number s = 1, 2, ..."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

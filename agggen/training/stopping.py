@@ -1,7 +1,5 @@
 """Handling of Ctrl-C and SIGTERM: training finishes the current update and saves a checkpoint."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from typing import Any, Self

@@ -5,8 +5,6 @@ name of the same predicate, a name of any predicate, or out-of-vocabulary words 
 noisy samples of the model). Plans and hard alignments do not change.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +46,7 @@ def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probabilit
             name_sets[example.predicates[triple], role][_number_extras(example.source[start:end], n_words)] = None
     names_by_part = {part: list(names) for part, names in name_sets.items()}
     all_names = list(dict.fromkeys(name for names in names_by_part.values() for name in names))
-    capitalised_names = [
+    capitalised_names: list[Name] = [
         (number,) for number, word in enumerate(vocabulary.words[: vocabulary.n_output]) if word[0].isupper()
     ]
 

@@ -9,8 +9,6 @@ The check compares values, not relations: "died in" in place of "born in" is onl
 type are swapped and the lexicon has contexts of both predicates.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

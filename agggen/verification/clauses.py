@@ -1,7 +1,5 @@
 """Sentences for single triples: filled templates, and plain clauses with the predicate's words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Contexts of values: learns the words around each predicate's values, and detects misplaced and swapped values."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict

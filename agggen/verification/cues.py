@@ -4,8 +4,6 @@ IBM Model 1 (Brown et al. 1993) estimates which predicate of a sentence generate
 ``currency``, although both often occur in one sentence.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise

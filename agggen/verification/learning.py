@@ -1,7 +1,5 @@
 """Learns the lexicon of the strict check from training texts and their records."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

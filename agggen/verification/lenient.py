@@ -18,8 +18,6 @@ mostly because of synonyms (low, 1 out of 5). With the aligner's words only: 95.
 15.9 %.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

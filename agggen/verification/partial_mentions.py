@@ -1,7 +1,5 @@
 """Mentions of values and names by their parts: lists, ``Austin, Texas``, ``MIT 1963``, ``2014-15 Serie A``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache

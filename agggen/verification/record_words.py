@@ -1,7 +1,5 @@
 """Properties of a record's words: names, normal forms, value types, and related words."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Repetitions in a text: words that are repeated directly, and values that a fact mentions too often."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ In training texts, nearly every name after "leader of" is a subject of ``leaderN
 "published by" is an object of ``publisher``. So "published by PS3523" is wrong for the object of a ``classification``.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 

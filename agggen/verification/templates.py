@@ -1,7 +1,5 @@
 """Learns templates, sentences for one triple of a predicate, from texts and their records."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

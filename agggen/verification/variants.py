@@ -1,7 +1,5 @@
 """Learns wordings of values: variants of a value, and phrases for a truth value."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -17,8 +17,6 @@ Secrets are never on a command line and, except for the session key, not in the 
 client and MLflow read them from files of mode 0600 in a new private folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@
 python -m infra.monitoring.build
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

@@ -1,7 +1,5 @@
 """Copies of bundles with changed inference settings, accepted wordings of values, or sentences for predicates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

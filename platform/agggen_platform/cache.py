@@ -1,7 +1,5 @@
 """The cache folder: copies of bundles, facts by text, and by default AllenNLP's Python environment."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -8,8 +8,6 @@
 The same call resumes an interrupted one from the last complete shard, and returns an existing complete corpus.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

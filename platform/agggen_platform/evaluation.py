@@ -1,7 +1,5 @@
 """Evaluates a bundle on a split of a corpus, writes the report, and logs the scores."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Optional packages, and the pip extra of agggen that installs each."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 from agggen.errors import ConfigError

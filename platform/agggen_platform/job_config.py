@@ -1,7 +1,5 @@
 """The settings of a training job: a `RunConfig`, which alone determines the run's name and the model, and the rest."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 
 from agggen.errors import ConfigError, check_minima

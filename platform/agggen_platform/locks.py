@@ -1,7 +1,5 @@
 """Lock files between processes on this machine."""
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager

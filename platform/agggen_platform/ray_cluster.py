@@ -5,8 +5,6 @@ in submitted jobs; a local cluster. A local cluster requires a token that only t
 default, and has a small object store, because jobs pass addresses instead of data.
 """
 
-from __future__ import annotations
-
 import atexit
 import logging
 import os

@@ -3,8 +3,6 @@
 Any Ray release may change them; `tests/unit/test_ray_private.py` imports each.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from agggen_platform.ray_cluster import ClusterError, nodes

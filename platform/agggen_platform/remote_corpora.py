@@ -1,7 +1,5 @@
 """Reads corpora from object stores; called by `agggen.datasets`."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

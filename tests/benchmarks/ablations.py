@@ -9,8 +9,6 @@ BUNDLE checks all texts. Scores: BLEU by the corpus's protocol, strict and lenie
 last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -10,8 +10,6 @@ models also generate every n-th (`--every`) development record of WebNLG 2017, w
 checker checks all texts. Models and results are saved in FOLDER, so the same command resumes. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

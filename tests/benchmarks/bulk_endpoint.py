@@ -15,8 +15,6 @@ a generator, a planner and an ingress in turn). A job that ends with an error co
 parts must equal those of ``here`` byte for byte. Takes 15 minutes on two idle cores. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

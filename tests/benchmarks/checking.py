@@ -5,8 +5,6 @@
 The texts are development references of a corpus, each checked once. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ For every n-th development record (`--every`) with at least three triples: self-
 share of texts without a fault. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Sequence

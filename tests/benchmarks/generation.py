@@ -9,8 +9,6 @@ number is the best of the repeats. `one_by_one`: five exact plans, one call per 
 line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import replace

@@ -12,8 +12,6 @@ With `--worst`, one update on the training text with the highest cost without ha
 process (interpreter, torch, corpus, model and optimiser). The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import time

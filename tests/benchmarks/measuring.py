@@ -1,7 +1,5 @@
 """Measures CPU time of processes and latencies of an endpoint under load; kills processes; prints results."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -6,8 +6,6 @@ No model is used: all predicates count as unknown, and sentences have up to 1, 2
 BLEU by the corpus's protocol and the number of texts without a fault. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 

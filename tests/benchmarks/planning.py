@@ -7,8 +7,6 @@ paper. The searches alternate in one process; each number is the median over the
 record. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -7,8 +7,6 @@ preset is trained once, with its own seed, and scored (see `ablations.py`) with 
 `verify=off`. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -10,8 +10,6 @@ alternate. The worker times each window of updates, callbacks included; the best
 printed. All updates must fit into one epoch of `--records`, so that no evaluation is included. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

@@ -10,8 +10,6 @@ the weights of the scores coverage and correctness, and a risk threshold with at
 texts that share neither a system nor a record with the scored ones.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -7,8 +7,6 @@ local Ray cluster; with ``--s3``, input and output are on a local S3 server. Pri
 driver after the start of Ray, and the number of S3 requests of driver and workers. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

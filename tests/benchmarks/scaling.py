@@ -14,8 +14,6 @@ an ingress in turn. Each text is compared with the library's. The last line is J
 - `replicas`: [second, clients, ingress, planners, generators], every two seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import tempfile

@@ -21,8 +21,6 @@ For Serve's own proxy, and for HAProxy, with one generator replica:
 The client runs on the same cores. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Bundles with random weights for benchmarks. Such a model does not end its facts, so their length is limited."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path

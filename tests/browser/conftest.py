@@ -1,7 +1,5 @@
 """Chromium and an endpoint in this process with the shipped bundle, which can be made to delay or refuse requests."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Page object of the plan studio."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Accessibility: WCAG 2.2 AA by axe-core, keyboard operation, narrow screens; screenshots of the main states."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The tabs: other plans and texts, checking of any text, comparison, corrections, sharing."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Facts are moved by pointer, keyboard and menu, and the text is generated again."""
 
-from __future__ import annotations
-
 import statistics
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Records are pasted and edited, and may contain any characters."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

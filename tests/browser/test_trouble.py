@@ -1,7 +1,5 @@
 """The endpoint is slow, busy, unreachable or requires a key: the page shows this and keeps the user's changes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

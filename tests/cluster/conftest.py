@@ -1,7 +1,5 @@
 """Fixtures of the container cluster; its tests are skipped where containers cannot run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

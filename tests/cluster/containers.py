@@ -3,8 +3,6 @@
 `AGGGEN_CLUSTER_IMAGE` replaces the image that `tests/cluster/image.py` builds.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import secrets

@@ -3,8 +3,6 @@
 python -m tests.cluster.docker
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

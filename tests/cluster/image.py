@@ -6,8 +6,6 @@ Where containers cannot run, it prints the reason and exits with 0, and the test
 machine's pip settings (indexes, wheel folders, certificate).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

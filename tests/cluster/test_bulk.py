@@ -1,7 +1,5 @@
 """Bulk generation on a container cluster that loses nodes and the store. The output must not change."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

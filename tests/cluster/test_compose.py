@@ -4,8 +4,6 @@ Needs Docker (tests/cluster/dockerd.sh starts one). compose/override.yaml replac
 base image, and leaves Grafana out.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """A submitted job and the endpoint on a cluster of containers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

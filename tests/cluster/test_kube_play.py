@@ -5,8 +5,6 @@ does not support: it crashes if a secret's volume lacks `optional`, ignores its 
 and reads the secrets of variables as JSON.
 """
 
-from __future__ import annotations
-
 import base64
 import copy
 import json

@@ -1,7 +1,5 @@
 """Segmentation on a container cluster that loses a worker. The output must not change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A sweep of two trials on two nodes, one of which is killed. Both bundles must not change."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Training on two nodes that loses a worker, the head or MLflow. The bundle must not change."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training and generation on a GPU; skipped without one. Tests without GPU: tests/unit/test_training_device.py."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -5,8 +5,6 @@ Writes ``bert.tar.gz`` (SrlBert on ``tiny-uncased``, a random BERT of two layers
 with each archive and this pipeline: ``bert.jsonl`` and ``lstm.jsonl``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The 274 tokenised WebNLG texts of the AggGen release with human alignments."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

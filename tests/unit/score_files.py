@@ -1,7 +1,5 @@
 """Computed and published corpus scores for tests of metrics and reports."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 from collections.abc import Mapping

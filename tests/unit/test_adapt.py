@@ -1,7 +1,5 @@
 """`agggen.adapt` and the command: new predicates and words, replay of old texts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Segmentation into clauses and sentences; facts concatenate to the text."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

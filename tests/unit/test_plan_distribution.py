@@ -1,7 +1,5 @@
 """The plan distribution p(z | x): comparison with enumeration, sampling, and proofs of optimality."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

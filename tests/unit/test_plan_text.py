@@ -1,7 +1,5 @@
 """The notation of plans: round trip, errors with the column; unique names of predicates."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest

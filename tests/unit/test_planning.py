@@ -1,7 +1,5 @@
 """Planning against enumeration of all plans, in float64."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise, permutations, product

@@ -1,7 +1,5 @@
 """Human plans are resolved to indices, completed by the most probable continuation, or refused."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

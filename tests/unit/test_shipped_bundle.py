@@ -1,7 +1,5 @@
 """The shipped bundle: its provenance, and its use as the default of commands."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """System errors in writing tensors are raised as OSError."""
 
-from __future__ import annotations
-
 import errno
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The vocabulary on a real corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agggen.corpora.catalogue import load

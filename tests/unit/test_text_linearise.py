@@ -1,7 +1,5 @@
 """Names as words, and the linearised record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

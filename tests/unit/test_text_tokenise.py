@@ -1,7 +1,5 @@
 """Tokenisation: exact tokens, offsets, normalised spacing."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The vocabulary: ids, copying, facts of target tokens, JSON form, invalid input."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batches of examples, their costs, and learning-rate schedules."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

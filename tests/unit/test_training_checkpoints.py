@@ -1,7 +1,5 @@
 """Checkpoints: exact resume, atomic writing, refusal of other runs and damaged files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Data-parallel training: real processes over gloo against a single process."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from itertools import pairwise

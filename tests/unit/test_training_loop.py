@@ -1,7 +1,5 @@
 """The training loop: seeds, accumulation, early stopping, callbacks, losses that are not finite, signals."""
 
-from __future__ import annotations
-
 import math
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Substitution of names in training, consistently in record and text."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

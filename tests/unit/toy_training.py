@@ -1,7 +1,5 @@
 """Helpers for tests of training: random examples, a small model, callbacks."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

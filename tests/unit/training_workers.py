@@ -1,7 +1,5 @@
 """The worker process of test_training_distributed.py, which writes its results to files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Tags are valid if I-x only follows B-x or I-x, and B-V is at the predicate only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

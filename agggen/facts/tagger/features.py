@@ -4,8 +4,6 @@ Each feature has a table of the values in the training text; other values have t
 to reduce padding.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ Rows are padded at the end. Padding does not affect words, since it is last in b
 each row reversed within its length.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -7,8 +7,6 @@
 Loading fails if a file does not match its hash in the manifest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ words are repeated, dropped or moved. Errors in the record: a predicate or objec
 removed or reversed. Correct texts are varied: entities are renamed, records joined, texts replaced by plain clauses.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence

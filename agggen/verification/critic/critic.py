@@ -1,7 +1,5 @@
 """The critic: predicts which triples of a record a text expresses, and which words of the text are hallucinated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass

@@ -5,8 +5,6 @@ logits a weighted sum of five features of a word pair: cosine similarity of char
 words and of adjacent words; same triple; one word in a triple and the other in the text.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ text. Words are in the normal form of ``agggen.verification.normal``. A word is 
 training, and by hashed character n-grams, so that variants of a name unseen in training have similar embeddings.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Trains a critic on examples with synthetic errors (`corruption`), by cross-entropy on both outputs."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

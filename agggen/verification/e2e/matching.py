@@ -1,7 +1,5 @@
 """Finds the phrases of E2E's slots in a text, and the value of each phrase."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping

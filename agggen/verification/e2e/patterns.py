@@ -8,8 +8,6 @@ A phrase may mean several values, since people use E2E's two vocabularies for pr
 (low, 1 out of 5) interchangeably; the record determines which value is meant.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Phrases for ``priceRange`` and ``customerRating``: nouns with adjectives of degree, and numbers."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from agggen.verification.e2e.patterns import Pattern, phrases

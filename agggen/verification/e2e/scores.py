@@ -12,8 +12,6 @@ which no phrases were collected, and reproduces the AggGen paper's numbers for i
 interprets phrases as people do; use it for generated texts. It finds a quarter of the values annotated as missed.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A bulk worker that sends its records to an HTTP endpoint; it writes the same files as `BulkWorker`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast

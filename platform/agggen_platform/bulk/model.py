@@ -1,7 +1,5 @@
 """Loads the bundle and the critic of a job; workers verify that their fingerprints equal the driver's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

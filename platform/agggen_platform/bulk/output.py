@@ -1,7 +1,5 @@
 """The output folder of a bulk generation job: parts, manifest, and joined files for small jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

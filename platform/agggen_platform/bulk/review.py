@@ -1,7 +1,5 @@
 """Finds the texts with the highest risk in a complete output, with their records, for manual review."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

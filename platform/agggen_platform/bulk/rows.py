@@ -1,7 +1,5 @@
 """Converts input rows to texts and rejects in memory; `worker` reads and writes the files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial

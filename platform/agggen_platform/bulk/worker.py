@@ -1,7 +1,5 @@
 """The worker of a bulk generation job: reads a shard of records and writes one file of texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Input and output of commands that use a bundle: records and JSON lines."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

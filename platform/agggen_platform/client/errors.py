@@ -1,7 +1,5 @@
 """Errors of client calls, with the endpoint's problem document if there is one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

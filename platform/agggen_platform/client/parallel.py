@@ -1,7 +1,5 @@
 """Concurrent processing with results in input order."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator

@@ -1,7 +1,5 @@
 """Sends a request, and retries it with exponential backoff after transient failures until a deadline."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -4,8 +4,6 @@ A library that crashes, hangs or prints in one area thus does not affect other a
 JSON from standard input; the last line of its standard output is a JSON list of findings.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

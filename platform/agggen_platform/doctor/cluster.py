@@ -1,7 +1,5 @@
 """Ray: the token, and whether the job's cluster answers, is large enough for its workers, and requires a token."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

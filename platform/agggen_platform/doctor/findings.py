@@ -1,7 +1,5 @@
 """Findings of checks: level, subject, message and remedy."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The settings of the job to check: its cluster, store, MLflow and corpus, and the resources that it requests."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

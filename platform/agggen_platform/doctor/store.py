@@ -1,7 +1,5 @@
 """The store of checkpoints, bundles and texts: writes, reads, lists and deletes a small object."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 

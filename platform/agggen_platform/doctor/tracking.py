@@ -1,7 +1,5 @@
 """MLflow: whether runs can be logged, and whether the model registry can be read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Addresses of models, ``models:/NAME/VERSION`` and ``models:/NAME@ALIAS``, and valid names and aliases."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Checks bundles for the registry: they must be complete, without other files, loadable, and able to generate text."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Connects to the MLflow model registry; if it does not answer, raises an error within seconds."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Moves an alias to a version that passes three checks (bundle, metric gate, smoke test), and back again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

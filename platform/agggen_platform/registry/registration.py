@@ -1,7 +1,5 @@
 """Registers bundles as versions of a model, records their evaluations, and resolves their addresses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Reads and writes the registry: versions of a model with their tags, aliases, and the history of each alias."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """Compares our scores (mean and standard deviation over seeds) with published ones; refuses incomparable records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev

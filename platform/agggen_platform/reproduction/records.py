@@ -4,8 +4,6 @@ A record is one line of JSON. New records are written to ``RUNS/records/TABLE/SY
 with agggen are the lines of ``records/TABLE.jsonl`` in this package.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

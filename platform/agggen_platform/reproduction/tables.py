@@ -3,8 +3,6 @@
 All recipes and inference settings were chosen on development data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -5,8 +5,6 @@ is damaged or locked for too long, or the disk is full, the cache is disabled wi
 size limit is emptied.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

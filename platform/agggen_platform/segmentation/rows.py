@@ -1,7 +1,5 @@
 """Converts rows of a prepared corpus to records with aligned facts and rejects; `worker` reads and writes files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain

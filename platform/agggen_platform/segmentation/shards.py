@@ -1,7 +1,5 @@
 """The input splits of a segmentation job and their shards."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The worker of a segmentation job: reads a shard of a split and writes one Parquet file of records with facts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

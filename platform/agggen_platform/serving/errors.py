@@ -1,7 +1,5 @@
 """Errors of starting or updating an endpoint."""
 
-from __future__ import annotations
-
 from agggen.errors import AggGenError
 
 

@@ -1,7 +1,5 @@
 """Follows a registry alias: when the alias moves, deploys its new bundle if the bundle passes its self-test."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from agggen.errors import AggGenError, BundleError, ConfigError

@@ -4,8 +4,6 @@
 random keys reveal nothing; a file that group or others can write to is refused, because others could add keys.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

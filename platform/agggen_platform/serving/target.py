@@ -1,7 +1,5 @@
 """Resolves the bundle of an endpoint, pins it by fingerprint, and tests it before a rollout."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Settings and errors of sharded jobs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

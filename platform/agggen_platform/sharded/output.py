@@ -1,7 +1,5 @@
 """The output folder of a job: job file (settings and fingerprint) and manifest (list of files)."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ cached by fingerprint in ``AGGGEN_CACHE``/bundles (default: ``~/.cache/agggen/bu
 ``AGGGEN_CACHE_GB``, the least recently used bundles are removed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

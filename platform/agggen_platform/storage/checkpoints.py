@@ -7,8 +7,6 @@ A save writes the checkpoint, reads it back to verify it, and then replaces the 
 leaves at most one checkpoint that is not in the index; the next save deletes it.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

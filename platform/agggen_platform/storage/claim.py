@@ -10,8 +10,6 @@ only one of two concurrent writes succeeds.
 compares the token, so a process that was suspended, or a worker that outlives its driver, gets an error.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

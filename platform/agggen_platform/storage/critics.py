@@ -1,7 +1,5 @@
 """Loads critics by address: ``included``, a folder, ``s3://bucket/prefix``, or ``models:/NAME@ALIAS``."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

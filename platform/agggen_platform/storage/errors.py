@@ -1,7 +1,5 @@
 """Errors of disks and object stores; each message names the cause and a remedy."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from collections.abc import Iterator

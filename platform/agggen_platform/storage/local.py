@@ -1,7 +1,5 @@
 """The implementation of `Folder` for this machine's file system."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

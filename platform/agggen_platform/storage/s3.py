@@ -5,8 +5,6 @@ Uploads are atomic; a multipart upload is aborted if a part fails. Every upload 
 that all implementations of S3 verify.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

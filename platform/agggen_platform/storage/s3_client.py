@@ -1,7 +1,5 @@
 """The connection to an S3 store: client, timeouts, retries and error messages."""
 
-from __future__ import annotations
-
 import os
 import random
 import time

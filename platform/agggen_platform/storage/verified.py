@@ -1,7 +1,5 @@
 """Uploads and downloads that are verified by size and SHA-256."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The settings of a sweep, from a YAML file of the package `agggen_platform.sweeps` or of the user."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

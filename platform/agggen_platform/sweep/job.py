@@ -1,7 +1,5 @@
 """Runs a sweep and registers its best bundle; the same call resumes an interrupted sweep."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -135,9 +133,10 @@ def sweep(
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         trials_run = study.remaining
         stack.enter_context(tracker)
-        params: dict[str, Scalar] = {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
-        asha = json.dumps(identity["early stopping"])
-        tracker.log_params({"metric": settings.metric, "seed": settings.seed, "asha": asha} | params)
+        params: dict[str, Scalar] = {"metric": settings.metric, "seed": settings.seed}
+        params["asha"] = json.dumps(identity["early stopping"])
+        params |= {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+        tracker.log_params(params)
         # Hashes are tags, not parameters, which MLflow's pages would plot.
         tracker.set_tags(
             {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}

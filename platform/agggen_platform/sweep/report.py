@@ -1,7 +1,5 @@
 """The table of a sweep's trials."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any

@@ -1,7 +1,5 @@
 """The search space of a sweep: keys of the run's configuration, each with an Optuna distribution of its values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ would repeat its first draws after a restart. Parameters therefore depend only o
 at the time of the suggestion. A sweep is reproducible if its trials run one at a time.
 """
 
-from __future__ import annotations
-
 import json
 import traceback
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ early stopping (`_StudyScheduler`). Only the driver reads and writes the study.
 This module imports Ray Tune, which takes seconds: import it only where trials are run.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

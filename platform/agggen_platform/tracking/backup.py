@@ -1,7 +1,5 @@
 """Copies the run log to the run's store, so that a run that resumes on another machine continues its log."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

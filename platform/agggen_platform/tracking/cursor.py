@@ -1,7 +1,5 @@
 """The cursor of a run log: a file with the offset up to which the log was sent, and the id of the MLflow run."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ Each line is appended by one ``write`` call, so several processes may log to the
 an incomplete last line: readers skip it, and the next event begins on a new line.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import math

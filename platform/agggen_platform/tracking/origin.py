@@ -1,7 +1,5 @@
 """Tags with the origin of a run (code, command, machine, versions), and the masking of secrets in logged values."""
 
-from __future__ import annotations
-
 import getpass
 import re
 import shlex

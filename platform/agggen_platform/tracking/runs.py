@@ -1,7 +1,5 @@
 """The runs of a folder: reads their logs, and sends unsent entries to MLflow."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ After an error or timeout of MLflow the thread retries with exponential back-off
 sent last, so that a failing artifact store does not delay other entries.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -1,7 +1,5 @@
 """CPU, memory and GPU usage of this machine, in the run log: MLflow's own thread loses values if its server is down."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -12,8 +12,6 @@ STORE is ``storage.url``, or RUNS if that is null; a STORE other than RUNS also 
 checkpoints, which a job with another STORE does not change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Writes checkpoints to a run's store in the background, and restores the same checkpoint in all workers."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -6,8 +6,6 @@ store; Ray Train's own checkpoints and ``report`` are not used, because ``report
 dies, Ray Train restarts all workers, or fewer (``cluster.min_workers``), and they resume from the newest checkpoint.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """Input and output of a bulk generation job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Bulk generation into a folder with its own or another job's output, and with an input that changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`agggen bulk` in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

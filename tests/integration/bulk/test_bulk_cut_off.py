@@ -1,7 +1,5 @@
 """Bulk generation jobs that are interrupted, or whose workers die or fail."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Bulk generation with a critic: columns, review of the riskiest texts, resumption."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The output of bulk generation, in a local folder and on S3: texts and rejects."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

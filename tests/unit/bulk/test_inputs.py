@@ -1,7 +1,5 @@
 """Input files of every format become rows in order, with line numbers; invalid records have reasons."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from itertools import chain

@@ -1,7 +1,5 @@
 """Rows become texts of the generator, or rejects with reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The configuration of a bulk job: defaults from the bundle, invalid settings, the job's fingerprint."""
 
-from __future__ import annotations
-
 import pytest
 
 from agggen.bundle import SHIPPED

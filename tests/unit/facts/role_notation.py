@@ -1,7 +1,5 @@
 """Frames in AllenNLP's notation: ``[ARG1: Ann Roe] [V: wrote] [ARG2: Bolt] .``"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The rules of level ``full`` were written on the first half of these texts and on
 texts show; the minimum length of a frame and the handling of crossing frames at level ``paper`` were chosen on all.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise

@@ -1,7 +1,5 @@
 """Segmenters by configuration, and the segmenter of new texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

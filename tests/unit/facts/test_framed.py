@@ -1,7 +1,5 @@
 """Segmentation by a frame source: one call per batch, with distinct sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

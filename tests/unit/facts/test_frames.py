@@ -1,7 +1,5 @@
 """Frames from BIO tags; invalid tags are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from agggen.errors import AggGenError

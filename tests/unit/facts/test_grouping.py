@@ -1,7 +1,5 @@
 """Trees and facts of typical frames, and invariants for random frames."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 from typing import get_args

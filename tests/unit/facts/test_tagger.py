@@ -1,7 +1,5 @@
 """The role tagger's parts: features, decoding, network, files on disk."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from pathlib import Path

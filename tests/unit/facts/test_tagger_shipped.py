@@ -1,7 +1,5 @@
 """The shipped tagger: its files, and unusual input."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

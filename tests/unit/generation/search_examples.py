@@ -1,7 +1,5 @@
 """Records, tasks, and `slow_search`, a reference implementation of beam search without batches and caches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Selection by consensus: the text most similar to the others; faulty texts come last."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The constrained search: forbidden words, complete values, acceptance of facts, fallbacks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The generator follows plans, spans cover texts, results are reproducible and independent of the batch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The judge of the constrained search, which decides whether a fact with these words may end after this text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Records with an empty subject ("The pub serves Thai food."), from reading to scoring."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

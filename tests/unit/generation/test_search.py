@@ -1,7 +1,5 @@
 """Beam search equals `slow_search` (no batches, no caches), enumeration, and training's log-probabilities."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Planning and generation in separate calls, as in the endpoint."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Constrained generation: texts pass the strict check even with an untrained model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

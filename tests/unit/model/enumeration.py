@@ -3,8 +3,6 @@
 They evaluate the formulas of METHOD 2 (agggen/README.md) and of the paper's section 3.2 one state sequence at a time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise

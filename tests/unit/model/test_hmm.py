@@ -1,7 +1,5 @@
 """The HMM's dynamic programs against enumeration of all state sequences, in float64."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The joint model in float64 against enumeration: emissions per token, likelihood over all state sequences."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The states of a record and their pruning by hard alignment, compared with enumeration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

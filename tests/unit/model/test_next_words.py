@@ -1,7 +1,5 @@
 """The candidates for the next word, compared with the enumerated distribution."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Attention, caches and masks of the Transformer."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Transition distributions in float64 against the formulas of METHOD 2 (agggen/README.md) and of paper section 3.2."""
 
-from __future__ import annotations
-
 import math
 from typing import get_args
 

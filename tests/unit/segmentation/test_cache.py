@@ -1,7 +1,5 @@
 """The cache of facts: shared by concurrent processes; damaged entries are misses."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sqlite3
 import tempfile

@@ -1,7 +1,5 @@
 """Rows become records with facts, or rejects with reasons."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agggen.corpora.rejects import Reject

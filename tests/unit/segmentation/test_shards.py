@@ -1,7 +1,5 @@
 """Shards cover the rows of a file exactly once and in order, for any row groups."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

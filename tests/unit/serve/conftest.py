@@ -1,7 +1,5 @@
 """Fixtures for tests of the endpoint: a tiny bundle of the corpus `elements`, and an engine in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

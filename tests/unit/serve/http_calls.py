@@ -1,7 +1,5 @@
 """HTTP and ASGI calls to applications in this process, asynchronous tests, example records."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import wraps

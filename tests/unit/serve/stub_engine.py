@@ -1,7 +1,5 @@
 """A stub of the engine that fails, waits or raises on demand."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any

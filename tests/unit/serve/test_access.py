@@ -1,7 +1,5 @@
 """Access and admission: keys, host names, body sizes, concurrent requests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

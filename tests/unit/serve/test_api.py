@@ -1,7 +1,5 @@
 """The HTTP interface: valid requests and their responses, invalid options."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

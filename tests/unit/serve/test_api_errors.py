@@ -1,7 +1,5 @@
 """Errors of the HTTP interface: kind, status, field, and whether a retry may help; strict JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Streams of records: one answer per line in input order, bounded work in flight, cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

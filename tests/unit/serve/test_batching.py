@@ -1,7 +1,5 @@
 """The batcher: each item gets exactly one answer in time, independently of failing items."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

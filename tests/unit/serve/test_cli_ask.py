@@ -1,7 +1,5 @@
 """`agggen ask` with an endpoint in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

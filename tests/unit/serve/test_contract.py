@@ -1,7 +1,5 @@
 """Generated and unusual requests: responses conform to the OpenAPI document, none is an internal error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

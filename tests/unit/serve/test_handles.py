@@ -1,7 +1,5 @@
 """The engine over Ray Serve handles: each record gets an answer for any error of Serve."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Generator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The keys file, its reloading, and `agggen serve-key`, which writes it."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The content of logs and metrics, and what they must not contain."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -3,8 +3,6 @@
 `test_replicas.py` compares the endpoint with the library, with the same settings.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

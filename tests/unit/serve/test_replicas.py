@@ -1,7 +1,5 @@
 """Planner and generator replicas: plans, texts and alignments equal the library's in any batch."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The plan studio's page and examples, and the endpoint in one process."""
 
-from __future__ import annotations
-
 import re
 import socket
 from pathlib import Path

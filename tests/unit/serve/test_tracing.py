@@ -1,7 +1,5 @@
 """Traces of requests: content of spans; failures of tracing do not affect requests."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

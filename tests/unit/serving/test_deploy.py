@@ -1,7 +1,5 @@
 """Deployment without starting Ray: the served bundle, application arguments, following an alias, start and end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A worker of a job over shards: counting of crashes, number of store requests, reuse of finished shards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

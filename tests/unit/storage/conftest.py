@@ -1,7 +1,5 @@
 """Simulation of a full disk."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Distillation: subsets of records, consensus texts of teachers, and training of the student."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

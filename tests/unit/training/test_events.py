@@ -1,7 +1,5 @@
 """Messages of workers are passed on to the user and the metrics; restarts without progress are counted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

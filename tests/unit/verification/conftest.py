@@ -1,7 +1,5 @@
 """Checkers with lexicons of corpora, learned once per session."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

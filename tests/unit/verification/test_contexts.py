@@ -1,7 +1,5 @@
 """Values in contexts of other predicates, and words that imply a predicate that the record lacks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

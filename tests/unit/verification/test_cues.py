@@ -1,7 +1,5 @@
 """Cue words of predicates and roles of names: learning from training texts, and detection of violations."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """The strict check on corpora: references pass, substituted words and swapped values are detected."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The lexicon: learning from training texts, its file, and files of user-defined paraphrases and sentences."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Sentences for single triples: templates, phrases of another corpus, plain clauses; articles of names."""
 
-from __future__ import annotations
-
 from itertools import chain, cycle
 from pathlib import Path
 

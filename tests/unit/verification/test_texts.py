@@ -1,7 +1,5 @@
 """Faults other than incomplete values: invented, repeated, swapped, misplaced values, values of other facts."""
 
-from __future__ import annotations
-
 import pytest
 
 from agggen.records import Record

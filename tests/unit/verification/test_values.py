@@ -1,7 +1,5 @@
 """Complete and incomplete mentions of values: names, words, numbers, units, money, dates."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The words of a text: their offsets and normal forms."""
 
-from __future__ import annotations
-
 import unicodedata
 from datetime import date
 from decimal import Decimal

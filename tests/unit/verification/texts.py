@@ -1,7 +1,5 @@
 """Short forms of records and checks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 
 from agggen.records import Record, Reference, Triple

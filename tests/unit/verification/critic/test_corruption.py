@@ -1,7 +1,5 @@
 """Examples with synthetic errors: labels agree with the words."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The critic: training, files, independence of batches; verdicts of the shipped critic."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The critic's inputs: words in normal form with their spans, and batches of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from agggen.verification.critic.tokens import Role, collate, predicate_words, text_words, value_words
