@@ -139,7 +139,7 @@ class Tracker:
         for name, value in metrics.items():
             try:
                 values[name] = float(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 self._warn(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
         self._system.start()  # not before, because MLflow's pages compare runs by the first logged metric

@@ -125,10 +125,11 @@ def test_ui_command_opens_the_runs_and_shows_no_password(finished: tuple[Tracker
     [
         (lambda tracker: tracker.log_artifact(tracker.runs_dir / "missing.txt"), "missing.txt"),
         (lambda tracker: tracker.log_metrics({"none": None}), "the metric none is not a number"),
+        (lambda tracker: tracker.log_metrics({"large": 10**400}), "the metric large is not a number"),
         (lambda tracker: tracker.log_text("x", "tracking.jsonl/text.txt"), "tracking.jsonl/text.txt: File exists"),
         (lambda tracker: tracker.log_text("\ud800", "x.txt"), "x.txt: 'utf-8' codec can't encode"),
     ],
-    ids=["artifact", "metric", "file", "text"],
+    ids=["artifact", "metric", "large metric", "file", "text"],
 )
 def test_an_invalid_value_affects_no_other(log: Any, message: str, track: Track, messages: list[str]) -> None:
     with track(f"-{len(message)}") as tracker:
