@@ -196,21 +196,30 @@ def elements_record(name: str) -> Record:
 
 HARD = record_of("namedAfter = the and of water, and to in", "meltingPoint = 14 K", "category = metal", subject="Oda")
 """A record whose first value the shipped model cannot generate."""
+LIST = record_of(
+    "discoveredBy = Ann, Bo, Cy, Di and Ed", "category = metal", "meltingPoint = 14 K", "period = 6", subject="Oda"
+)
+"""A record whose first value the shipped model only generates with constraints."""
 
 
 def test_the_constrained_search_runs_only_if_no_unconstrained_text_passes(shipped: Generator) -> None:
-    """Of unconstrained texts about neon, the best fails the check and another passes; about astatine, all fail."""
-    records = [elements_record("Ne-04"), elements_record("At-03")]
+    """Of unconstrained texts about neon, the best fails the check and another passes; about `HARD`, all fail."""
+    records = [elements_record("Ne-04"), HARD]
     unconstrained = shipped.generate(records, n_best=99, config=replace(shipped.config, verify="off", choice="score"))
-    ((neon,), (astatine,)) = shipped.generate(records)
+    ((neon,), (hard,)) = shipped.generate(records)
     assert not unconstrained[0][0].fulfilled and any(text.fulfilled for text in unconstrained[0])
     assert neon.fulfilled and neon.text in [text.text for text in unconstrained[0]]
     assert not any(text.fulfilled for text in unconstrained[1])
-    assert astatine.fulfilled
+    assert hard.fulfilled
 
 
 def test_the_full_stop_before_a_fallback_belongs_to_the_preceding_fact(shipped: Generator) -> None:
-    values = ("stateAtRoomTemperature = gas", "discoveryYear = 1766", "meltingPoint = 14 K", "category = nonmetal")
+    values = (
+        "stateAtRoomTemperature = gas",
+        "discoveryYear = 1766",
+        "meltingPoint = 14 of the K",
+        "category = nonmetal",
+    )
     record = record_of(*values, subject="Hydrogen")
     plan = Plan.parse("[stateAtRoomTemperature] [discoveryYear] [meltingPoint] [category]")
     ((text,),) = shipped.generate([record], [plan])
@@ -246,7 +255,7 @@ def test_a_fallback_may_follow_complete_sentences_only(shipped: Generator, befor
 
 
 def test_constrained_texts_complete_the_n_best_list_after_unconstrained_ones(shipped: Generator) -> None:
-    record = elements_record("Kr-03")
+    record = elements_record("Pu-05")
     (unconstrained,) = shipped.generate([record], n_best=99, config=replace(shipped.config, verify="off"))
     (texts,) = shipped.generate([record], n_best=8)
     is_free = [text.text in {other.text for other in unconstrained} for text in texts]
@@ -256,7 +265,7 @@ def test_constrained_texts_complete_the_n_best_list_after_unconstrained_ones(shi
 
 @pytest.mark.parametrize(
     ("record", "n_best", "expected"),
-    [(elements_record("Hg-03"), 3, [1]), (elements_record("Hg-03"), 8, [1, 4]), (HARD, 1, [1, 4])],
+    [(LIST, 3, [1]), (LIST, 8, [1, 4]), (HARD, 1, [1, 4])],
     ids=["enough texts", "too few texts", "a fallback"],
 )
 def test_the_constrained_search_decodes_other_plans_only_if_the_first_is_not_enough(
