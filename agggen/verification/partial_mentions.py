@@ -52,7 +52,7 @@ def find_parts(parts: Sequence[str], indexed: TextIndex, starts: Collection[int]
     """The span of the first of `parts`; None unless one sentence mentions all parts, in any order. Only parts and names
     at `starts` may follow the first one after a comma or preposition: "Austin, Ohio" does not mention Austin, Texas.
     """
-    spans = [indexed.find(*value_wordings(part)) for part in dict.fromkeys(parts)]
+    spans = [indexed.find(*value_wordings(part)) for part in parts]
     for first in sorted(spans[0]) if spans and all(spans) else ():
         other_parts = [{span for span in part if indexed.in_same_sentence(first, span)} for part in spans[1:]]
         part_starts = {start for part in other_parts for start, _ in part}
