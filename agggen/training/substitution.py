@@ -1,8 +1,8 @@
 """Data augmentation for copying: replaces names (subjects and objects) in a record and its text.
 
 A model can memorise names of training texts, but must copy replaced names. All occurrences of a name are replaced by a
-name of the same predicate, a name of any predicate, or out-of-vocabulary words (cf. Kedzie and McKeown 2019, who use
-noisy samples of the model). Plans and hard alignments do not change.
+name of the same predicate, a name of any predicate, a capitalised word of texts, or out-of-vocabulary words (cf. Kedzie
+and McKeown 2019, who use noisy samples of the model). Plans and hard alignments do not change.
 """
 
 import random
@@ -24,8 +24,7 @@ Substitute = Callable[[Example, random.Random], Example]
 
 _SAME_PREDICATE_SHARE, _UNSEEN_SHARE, _CAPITALISED_SHARE = 0.6, 0.2, 0.1
 """Fractions of replacements by names of the same predicate and role, by out-of-vocabulary words, and by a capitalised
-word of the vocabulary (a name such as the symbol "At", which is also a word at the start of sentences); the remaining
-replacements are random names."""
+word of texts, so that a model copies the symbol "At" instead of starting a sentence; the others are random names."""
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probability: float) -> Substitute:
