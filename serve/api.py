@@ -28,7 +28,7 @@ from serve.answering import Answer, RawRecord, RecordService, answer_json, outco
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined_problem
 from serve.handles import HandleEngine
-from serve.limits import Admission, StreamBody, StreamBuffer, read_body
+from serve.limits import Admission, StreamBody, StreamBuffer, check_length, read_body
 from serve.meters import Metrics
 from serve.observe import RequestContext, add_exception_handlers, current_request
 from serve.page import add_page
@@ -222,7 +222,7 @@ async def stream(
     """
     config: ServeConfig = request.app.state.config
     check_media_type(request, NDJSON)
-
+    check_length(request, config.limits.stream_bytes)
     seconds = _seconds(deadline, config)
     options = await _limited_options(request, query, seconds)
     body = StreamBody(request.receive, request.app.state.buffer)

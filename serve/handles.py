@@ -117,6 +117,8 @@ class HandleEngine:
         """The answers in item order, from concurrent calls of at most `batch.records` items, cancelled together."""
         deadline = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
+        if len(parts) == 1:  # so that an unexpected error is logged itself, instead of a group with it
+            return await work(parts[0], deadline)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work(part, deadline)) for part in parts]
         return [answer for task in tasks for answer in task.result()]

@@ -40,8 +40,16 @@ class Admission:
         await self._idle.wait()
 
 
+def check_length(request: Request, max_bytes: int) -> None:
+    """Raises Problem if the announced length of the body is above `max_bytes`."""
+    length = request.headers.get("content-length", "0").strip()
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > max_bytes):
+        raise _too_large(max_bytes)
+
+
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
     """The body; raises Problem if it is empty, above `max_bytes`, or not complete within `seconds`."""
+    check_length(request, max_bytes)
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):

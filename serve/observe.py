@@ -37,6 +37,7 @@ _log = logging.getLogger("agggen.serve")
 _access = logging.getLogger("agggen.serve.access")
 
 
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -153,7 +154,7 @@ class RequestContext:
     def _log(self, method: str, route: str, info: RequestInfo, seconds: float) -> None:
         status = info.status or 499  # the client disconnected
         fields: dict[str, Any] = {
-            "method": method,
+            "method": method if method in _METHODS else "other",
             "route": route,
             "status": status,
             "ms": round(seconds * 1000, 1),
@@ -165,7 +166,7 @@ class RequestContext:
         }
         if info.trace:
             fields["trace_id"] = info.trace
-        _access.info("%s %s %d", method, route, status, extra={"fields": fields})
+        _access.info("%s %s %d", fields["method"], route, status, extra={"fields": fields})
 
 
 def add_exception_handlers(app: FastAPI) -> None:

@@ -8,6 +8,7 @@ occurred and ``Constraint.judge`` accepts the words.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from agggen.model.batch import FACT, LAST, PAD
 
@@ -37,6 +38,8 @@ class Constraint:
     def allowed_next(self, words: Spelling) -> set[int]:
         """The words that may follow if the last words are an incomplete value; empty if any word may follow."""
         allowed: set[int] = set()
+        if not words or words[-1] not in self._value_words:
+            return allowed
         for spellings in self.values:
             for spelling in spellings:
                 for length in range(1, min(len(spelling), len(words)) + 1):
@@ -47,6 +50,10 @@ class Constraint:
                     if not self.value_only.isdisjoint(spelling[:length]) and not _has_value(words, spellings):
                         allowed.add(spelling[length])
         return allowed
+
+    @cached_property
+    def _value_words(self) -> frozenset[int]:
+        return frozenset(word for spellings in self.values for spelling in spellings for word in spelling)
 
     def fallback_after(self, texts: Iterable[Sequence[int]]) -> tuple[int | None, list[int]]:
         """The index of the text to which the fallback is appended, and the words to append.

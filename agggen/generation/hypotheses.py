@@ -276,7 +276,7 @@ class ActiveFacts:
         )
 
 
-_BY_ROW = tuple(field.name for field in fields(ActiveFacts) if field.type == "Tensor")
+_BY_ROW = tuple(field.name for field in fields(ActiveFacts) if field.type in (Tensor, "Tensor"))
 
 
 def gather_beams(values: Tensor, index: Tensor) -> Tensor:

@@ -103,8 +103,8 @@ class BeamSearch:
         Args:
             tasks: in order of priority.
             max_facts: maximum number of facts in a batch.
-            required_score: returns the minimum score, minus `FAULT_COST` per fallback, of a useful text by task index;
-                may rise during the search.
+            required_score: returns the minimum score of a useful text by task index; each fallback of a text reduces
+                its score by `FAULT_COST`. May rise during the search.
         """
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)

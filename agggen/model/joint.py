@@ -327,7 +327,7 @@ class JointModel(nn.Module):
 
     def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts, without states that violate an alignment (paper
-        section 3.3). With a penalty, in nats, states with one violation are penalised instead.
+        section 3.3). With a penalty, in nats, states with one violation are only penalised.
         """
         lattice = self.lattice_of(batch)
         max_violations = 0 if alignment_penalty is None else 1

@@ -21,7 +21,7 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.contexts import misplaced_triples, swapped_predicates, swapped_subjects
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, is_restricted
 from agggen.verification.normal import Span, containing, overlap, words
-from agggen.verification.partial_mentions import find_name_parts, find_parts, lacks_separator, value_parts
+from agggen.verification.partial_mentions import find_name_parts, find_parts, lacks_separator, list_items, value_parts
 from agggen.verification.record_words import forms, is_related, names, small_number, unsupported_words
 from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
@@ -227,7 +227,10 @@ def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueChec
     if not words(literal) and (start := text.indexed.text.find(literal)) >= 0:  # punctuation only: compared literally
         return ValueCheck(triple, "literal", (start, start + len(literal)))
     starts = {start for start, _ in text.spans}
-    if first_part := find_parts(value_parts(triple.object, names(text.record)), text.indexed, starts):
+    parts = value_parts(triple.object, names(text.record))
+    if not list_items(triple.object):  # "New York" may stand for ``New York, New York``
+        parts = tuple(dict.fromkeys(parts))
+    if first_part := find_parts(parts, text.indexed, starts):
         return ValueCheck(triple, "rule", first_part)
     shared = {word.form for word in words(literal)} & {word.form for word in text.words}
     return ValueCheck(triple, "part" if shared else "missing")

@@ -16,7 +16,7 @@ from agggen.verification.values import MatchedText
 _NEIGHBOURS = 2  # number of words of a context on each side of a value
 _MIN_VALUES = 20  # contexts of a predicate are only used if it has at least this number of values in training texts
 _MISPLACED_MARGIN = 2.5  # a value is misplaced if its context's log-likelihood is this higher under another predicate
-# By `value_type`: two values are swapped if this increases the log-likelihood of their contexts by more than
+# By `value_type`: two values are swapped if a swap increases the log-likelihood of their contexts by more
 _SWAP_MARGIN = {"number": 6.0, "date": 6.0, "words": 11.0}
 _BORDER = re.compile(r"[,;.!?]\s|\b(?:and|but|while|whilst|whereas)\b")  # between clauses, outside names and values
 

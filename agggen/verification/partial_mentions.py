@@ -74,7 +74,7 @@ def find_name_parts(name: str, name_spans: Mapping[str, Collection[Span]], index
     if not comma or any(other_name.partition(", ")[0] == short for other_name in other_names):
         return set()
     full_names = {span for spans in name_spans.values() for span in spans}
-    span = find_parts(literal.split(", "), indexed, {start for start, _ in full_names})
+    span = find_parts(list(dict.fromkeys(literal.split(", "))), indexed, {start for start, _ in full_names})
     return set() if span is None or containing(span, full_names) else {span}
 
 

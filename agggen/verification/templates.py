@@ -12,7 +12,7 @@ from agggen.verification.lexicon import Lexicon, is_restricted, phrase_key
 from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS
 
-_MIN_TEXTS = 3  # minimum number of occurrences of a template in longer texts, and of texts with an article's name
+_MIN_TEXTS = 3  # minimum number of occurrences of a template in longer texts, and of texts with a name and its article
 _NOUN_PHRASE_CONTINUES = re.compile(rf"\w|[ -](?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)\w")
 _PREPOSITION = "(?:of|in|for|to|from|at|on|by)"
 _SUBJECT_IS_X_OF_OBJECT = re.compile(

@@ -7,6 +7,8 @@ Secrets are random, in files of mode 0600 and owner 10001, the user of every ser
 script uses only the standard library.
 """
 
+from __future__ import annotations  # runs with the host's Python, which may be older
+
 import argparse
 import hashlib
 import os

@@ -128,6 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _error_location(error: OSError) -> str:
     """The file of the error, or the path whose method failed, or "standard output"; else the line of code."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the working directory was deleted"
     if error.filename:  # missing if an open file failed
         return str(error.filename)
     frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]

@@ -113,7 +113,7 @@ class Client:
         def answers_to(numbered_batch: tuple[int, list[RecordLike]]) -> list[Any]:
             start, batch = numbered_batch
             try:
-                answers = self._request("/v1/generate", batch, options, deadline)
+                answers = self._request("/v1/generate", batch, options, deadline, start)
             except EndpointError as error:
                 if error.is_too_large and len(batch) > 1:
                     middle = len(batch) // 2
@@ -168,9 +168,15 @@ class Client:
         return call(self._http, "GET", f"{self.url}/v1/model", attempts)
 
     def _request(
-        self, path: str, records: Iterable[RecordLike], options: Mapping[str, Any], deadline: float | None
+        self,
+        path: str,
+        records: Iterable[RecordLike],
+        options: Mapping[str, Any],
+        deadline: float | None,
+        start: int = 0,
     ) -> list[Any]:
-        objects = [_object(record, index) for index, record in enumerate(records)]
+        """An answer per record, in order; raises EndpointError if all failed. `start`: the first record's index."""
+        objects = [_object(record, index) for index, record in enumerate(records, start)]
         attempts = self._attempts(deadline)
         answers = self._send(path, objects, options, attempts)
         while retryable_indices := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:

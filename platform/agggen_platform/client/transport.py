@@ -68,10 +68,11 @@ class Attempts:
     def pause(self, cause: EndpointError) -> None:
         """Waits before the next attempt; raises `cause` after the last one, DeadlineError if time is too short."""
         self._failures += 1
-        if self._failures >= self._retry.attempts:
+        seconds_left = self._deadline - time.monotonic()
+        if self._failures >= self._retry.attempts and seconds_left > 0:
             raise cause
         wait = self._retry.wait(self._failures, cause.retry_after, random.random())
-        if wait >= self._deadline - time.monotonic():
+        if wait >= seconds_left:
             message = f"no answer within {self._seconds:g} s; the last error: {cause}"
             raise DeadlineError(message, cause.problem, cause.request_id) from cause
         time.sleep(wait)

@@ -130,11 +130,12 @@ class AllenNLPFrames:
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
         """The worker's result for each sentence of a batch."""
         answer = self._running_worker().request({"op": "tag", "sentences": batch}, self.config.timeout)
-        if "failed" in answer:
+        results = answer.get("results")
+        if not isinstance(results, list) or len(results) != len(batch):
             self._stop_worker()
-            raise AllenNLPError(f"the AllenNLP worker failed: {answer['failed']}")
+            raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed', 'its answer is invalid')}")
         self._deaths = 0
-        return answer["results"]
+        return results
 
     def _running_worker(self) -> JsonLinesProcess:
         if self._process is not None and self._process.is_alive:

@@ -124,6 +124,15 @@ def test_attempts_are_limited(waits: list[float]) -> None:
         client_of(Script(httpx.ConnectError("connection refused"))).model()
 
 
+def test_a_timeout_of_the_last_attempt_at_the_deadline_is_a_deadline_error() -> None:
+    def late(request: httpx.Request) -> httpx.Response:
+        time.sleep(0.06)
+        raise httpx.ReadTimeout("", request=request)
+
+    with pytest.raises(DeadlineError, match="no answer within"):
+        client_of(late, retry=Retry(attempts=1)).generate([RECORD], deadline=0.05)
+
+
 def test_the_deadline_includes_all_attempts() -> None:
     for deadline in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="deadline"):

@@ -83,6 +83,11 @@ def test_a_problem_document_of_a_gateway_needs_no_type() -> None:
         list(client_of(lambda _: httpx.Response(403, json={"title": "Forbidden"}, headers=kind)).stream(records(2)))
 
 
+def test_an_invalid_record_is_named_by_its_index_in_the_stream() -> None:
+    with pytest.raises(RefusedError, match="record 3 must be an object"):
+        list(client_of(answer_all, piece_records=3).stream([*records(3), "x"]))
+
+
 def test_records_are_read_lazily() -> None:
     read = 0
 

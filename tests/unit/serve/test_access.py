@@ -123,6 +123,14 @@ def test_cross_origin_requests_are_refused(ask_stub: Ask, stub: StubEngine) -> N
 COMPRESSED = [("generate", "gzip"), ("generate", "identity, br"), ("generate:stream", "ZSTD")]
 
 
+@pytest.mark.parametrize(("name", "length"), [("generate", "101"), ("generate", "9" * 900), ("generate:stream", "201")])
+def test_bodies_of_an_announced_length_above_the_limit_are_refused_before_they_arrive(
+    stub: StubEngine, name: str, length: str
+) -> None:
+    app = limited(stub, body_bytes=100, stream_bytes=200).app
+    assert Server().status_of(app, scope(f"/v1/{name}", {"content-length": length})) == 413
+
+
 @pytest.mark.parametrize(("name", "encoding"), COMPRESSED)
 def test_compressed_bodies_are_refused_before_they_arrive(ask_stub: Ask, name: str, encoding: str) -> None:
     assert Server().status_of(ask_stub.app, scope(f"/v1/{name}", {"content-encoding": encoding})) == 415

@@ -135,6 +135,15 @@ async def test_a_failing_item_fails_without_the_others_and_without_details(caplo
     assert batcher.consecutive_failures == 2
 
 
+@asynchronous
+async def test_missing_answers_of_a_batch_are_failures() -> None:
+    batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
+    assert await batcher.submit([1, 2], LONG) == [1, 1]  # retried item by item
+    broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
+    assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
+    assert broken.consecutive_failures == 2
+
+
 @pytest.mark.parametrize(
     ("traits", "calls", "batches"),
     [

@@ -44,6 +44,7 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         # --- all parts of addresses and lists are required
         ("Austin,_Texas", ["in Austin, Texas.", "in Austin in Texas.", "in Texas, in Austin."], ["in Austin."]),
         ("Lee, Lee and Ray", ["by Lee, Ray and Lee."], ["by Lee and Ray."]),
+        ("New York, New York", ["in New York."], []),
         ("Austin,_Texas", [], ["in Austin, Minnesota, not Texas.", "She was in Austin once. He was in Texas."]),
         ('"Rutland Arms, Bakewell, in 1820"', ["in 1820 at the Rutland Arms, Bakewell."], []),
         ('"Rutland Arms, Bakewell, in 1820"', [], ["in 1821 at the Rutland Arms, Bakewell."]),
