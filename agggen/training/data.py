@@ -44,13 +44,17 @@ class Data:
     @property
     def sources(self) -> dict[str, str]:
         """The fingerprints of the splits and of the initial bundle, for `Bundle.sources`."""
-        return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
+        return self.fingerprints | self._start_source
+
+    @property
+    def _start_source(self) -> dict[str, str]:
+        return {"start": self.start.fingerprint} if self.start else {}
 
     @property
     def input_fingerprints(self) -> dict[str, str]:
         """The fingerprints of all inputs other than the configuration that determine the result."""
         data = {f"data {name}": value for name, value in self.fingerprints.items()}
-        return data | {"segmenter": self.segmenter} | ({"start": self.start.fingerprint} if self.start else {})
+        return data | {"segmenter": self.segmenter} | self._start_source
 
     def samples(self, count: int) -> list[Record]:
         """Up to `count` development records with texts, evenly spaced in the split."""

@@ -105,3 +105,9 @@ def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: 
     assert default_name("toy", second_stage, data_of(second_stage)) != before
     with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
         train_job(second_stage, "r", runs_dir=tmp_path)
+
+
+def test_a_run_whose_start_was_moved_is_finished(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    assert train_job(from_start(config, start), "r", runs_dir=tmp_path).trained
+    shutil.copytree(start, tmp_path / "moved")
+    assert not train_job(from_start(config, tmp_path / "moved"), "r", runs_dir=tmp_path).trained
