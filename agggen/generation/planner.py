@@ -10,7 +10,7 @@ from agggen.encoding import Encoder
 from agggen.errors import PlanError, RecordError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.results import Candidates, PlannedRecord, PlanSearch
-from agggen.model.lattice import build_lattice
+from agggen.model.lattice import IndexState, build_lattice
 from agggen.model.transitions import Transitions
 from agggen.planning import IndexPlan, PlanDistribution, PlanScores, ScoredPlan, named_plan, resolve_plan
 from agggen.planning.exact import check_sampling, sample
@@ -61,7 +61,7 @@ class Planner:
             PlanError: a level exceeds the model's L.
             RecordError: a record has more than MAX_TRIPLES triples.
         """
-        unknown: list[IndexPlan] = []
+        unknown: list[dict[IndexState, set[int]]] = []
         ids: list[tuple[int, ...]] = []
         for record, settings in zip(records, configs, strict=True):
             check_size(record)
@@ -70,7 +70,8 @@ class Planner:
             known_indices = [i for i, predicate_id in enumerate(record_ids) if predicate_id or settings.verify == "off"]
             ids.append(tuple(record_ids[i] for i in known_indices))
             size = 1 if settings.ablation == "no-aggregation" else settings.level or self.transitions.max_group_size
-            unknown.append(unknown_groups(record, known_indices, min(size, _MAX_UNKNOWN_PER_SENTENCE)))
+            groups = unknown_groups(record, known_indices, min(size, _MAX_UNKNOWN_PER_SENTENCE))
+            unknown.append({group: _followers(record, group, known_indices) for group in groups})
         return [
             PlanDistribution(len(record.triples), scores, groups, settings.level or None, settings.group_reward)
             for record, scores, groups, settings in zip(records, self._scores(ids), unknown, configs, strict=True)
@@ -181,6 +182,15 @@ def unknown_groups(record: Record, known_indices: Collection[int], size: int) ->
             objects.add(triple.object)
     ordered = (list(chain(*by_subject[name].values())) for name in sorted(by_subject, key=objects.__contains__))
     return tuple(tuple(indices[start : start + size]) for indices in ordered for start in range(0, len(indices), size))
+
+
+def _followers(record: Record, group: IndexState, known_indices: Collection[int]) -> set[int]:
+    """The known triples with a subject that `group` introduces: an object of `group`, or of unknown triples about it."""
+    introduced = {record.triples[index].object for index in group}
+    unknown_triples = [triple for index, triple in enumerate(record.triples) if index not in known_indices]
+    for _ in unknown_triples:  # as many steps as the longest chain may have
+        introduced |= {triple.object for triple in unknown_triples if triple.subject in introduced}
+    return {index for index in known_indices if record.triples[index].subject in introduced}
 
 
 def check_size(record: Record) -> None:

@@ -106,6 +106,11 @@ SUBSTANCE = "colour = red; taste = bitter; form = powder; interacts with = water
             "[partner] [taste]",
             "The partner of Zyx is Plugh. The taste of Plugh is bitter.",
         ),
+        (  # before the known predicates of a subject that it introduces, here by way of Bo
+            "Bo | taste = bitter; Zyx | partner = Plugh; Plugh | partner = Bo; Bo | age = 7; colour = red",
+            "[partner colour] [partner_2] [age] [taste]",
+            "The taste of Bo is bitter.",
+        ),
         (  # full stops of values
             "country = the U.S.; owner = Plugh Inc.",
             "[country owner]",
