@@ -185,7 +185,7 @@ def unknown_groups(record: Record, known_indices: Collection[int], size: int) ->
 
 
 def _followers(record: Record, group: IndexState, known_indices: Collection[int]) -> set[int]:
-    """The known triples with a subject that `group` introduces: an object of `group`, or of unknown triples about it."""
+    """The known triples about subjects that `group` introduces, directly or by other unknown triples."""
     introduced = {record.triples[index].object for index in group}
     unknown_triples = [triple for index, triple in enumerate(record.triples) if index not in known_indices]
     for _ in unknown_triples:  # as many steps as the longest chain may have

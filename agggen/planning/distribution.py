@@ -78,7 +78,9 @@ class PlanDistribution:
         groups = list(plan)
         for unknown_group, followers in self.unknown_groups.items():
             if group := tuple(index for index in unknown_group if index not in used):
-                position = next((i for i, other in enumerate(groups) if not {*followers}.isdisjoint(other)), len(groups))
+                position = next(
+                    (i for i, other in enumerate(groups) if not {*followers}.isdisjoint(other)), len(groups)
+                )
                 groups.insert(position, group)
         return tuple(groups)
 
