@@ -10,7 +10,7 @@ from agggen.encoding import Encoder
 from agggen.errors import PlanError, RecordError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.results import Candidates, PlannedRecord, PlanSearch
-from agggen.model.lattice import IndexState, build_lattice
+from agggen.model.lattice import build_lattice
 from agggen.model.transitions import Transitions
 from agggen.planning import IndexPlan, PlanDistribution, PlanScores, ScoredPlan, named_plan, resolve_plan
 from agggen.planning.exact import check_sampling, sample
@@ -61,7 +61,7 @@ class Planner:
             PlanError: a level exceeds the model's L.
             RecordError: a record has more than MAX_TRIPLES triples.
         """
-        unknown: list[dict[IndexState, set[int]]] = []
+        unknown: list[tuple[IndexPlan, IndexPlan]] = []
         ids: list[tuple[int, ...]] = []
         for record, settings in zip(records, configs, strict=True):
             check_size(record)
@@ -70,10 +70,9 @@ class Planner:
             known_indices = [i for i, predicate_id in enumerate(record_ids) if predicate_id or settings.verify == "off"]
             ids.append(tuple(record_ids[i] for i in known_indices))
             size = 1 if settings.ablation == "no-aggregation" else settings.level or self.transitions.max_group_size
-            groups = unknown_groups(record, known_indices, min(size, _MAX_UNKNOWN_PER_SENTENCE))
-            unknown.append({group: _followers(record, group, known_indices) for group in groups})
+            unknown.append(unknown_groups(record, known_indices, min(size, _MAX_UNKNOWN_PER_SENTENCE)))
         return [
-            PlanDistribution(len(record.triples), scores, groups, settings.level or None, settings.group_reward)
+            PlanDistribution(len(record.triples), scores, *groups, settings.level or None, settings.group_reward)
             for record, scores, groups, settings in zip(records, self._scores(ids), unknown, configs, strict=True)
         ]
 
@@ -170,9 +169,12 @@ class Planner:
         return tuple({plan.states: plan for plan in plans}.values())[:k], search
 
 
-def unknown_groups(record: Record, known_indices: Collection[int], size: int) -> IndexPlan:
-    """The other triple indices than `known_indices`, in groups of at most `size` triples with the same subject, in
-    record order; but equal predicates are adjacent, and subjects that are objects of unknown triples come last.
+def unknown_groups(record: Record, known_indices: Collection[int], size: int) -> tuple[IndexPlan, IndexPlan]:
+    """The other triple indices than `known_indices`, in groups of at most `size` triples with the same subject.
+
+    The order is that of the record; but equal predicates are adjacent, and subjects that are objects of unknown triples
+    come last. The first result are the groups before the known triples: those up to the last group with an object that
+    is a subject of known triples. The second are the groups after the known triples.
     """
     by_subject: dict[str, dict[str, list[int]]] = {}
     objects = set()
@@ -181,16 +183,11 @@ def unknown_groups(record: Record, known_indices: Collection[int], size: int) ->
             by_subject.setdefault(triple.subject, {}).setdefault(triple.predicate, []).append(index)
             objects.add(triple.object)
     ordered = (list(chain(*by_subject[name].values())) for name in sorted(by_subject, key=objects.__contains__))
-    return tuple(tuple(indices[start : start + size]) for indices in ordered for start in range(0, len(indices), size))
-
-
-def _followers(record: Record, group: IndexState, known_indices: Collection[int]) -> set[int]:
-    """The known triples about subjects that `group` introduces, directly or by other unknown triples."""
-    introduced = {record.triples[index].object for index in group}
-    unknown_triples = [triple for index, triple in enumerate(record.triples) if index not in known_indices]
-    for _ in unknown_triples:  # as many steps as the longest chain may have
-        introduced |= {triple.object for triple in unknown_triples if triple.subject in introduced}
-    return {index for index in known_indices if record.triples[index].subject in introduced}
+    groups = tuple(tuple(indices[at : at + size]) for indices in ordered for at in range(0, len(indices), size))
+    known_subjects = {record.triples[index].subject for index in known_indices}
+    introduces = [any(record.triples[index].object in known_subjects for index in group) for group in groups]
+    n_first = max((number for number, introduced in enumerate(introduces, start=1) if introduced), default=0)
+    return groups[:n_first], groups[n_first:]
 
 
 def check_size(record: Record) -> None:

@@ -1,14 +1,12 @@
 """p(z | x), the distribution over the plans of a record.
 
 Plans consist of indices of the record's predicates. Predicates that are not in the training records (unknown) are not
-part of the distribution; their groups are inserted into the plan of the known predicates.
+part of the distribution; their groups precede or follow the plan of the known predicates.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import chain
 
-from agggen.model.lattice import IndexState
 from agggen.planning import bounded, exact
 from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, plan_score, restricted
 
@@ -16,21 +14,22 @@ from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, plan_score
 class PlanDistribution:
     """The plans of a record with groups of at most `level` predicates [default: L], under a model's transitions.
 
-    `scores` are those of the known predicates (None: all are unknown). The keys of `unknown` are the groups of unknown
-    predicates in order; each precedes the groups with one of the known predicates in its value, or is at the end.
-    `reward` is added to a plan's log-score per group, before normalisation.
+    `scores` are those of the known predicates (None: all are unknown), `first` and `last` the groups of the unknown
+    predicates before and after them; `reward` is added to a plan's log-score per group, before normalisation.
     """
 
     def __init__(
         self,
         n_predicates: int,
         scores: PlanScores | None,
-        unknown: Mapping[IndexState, Collection[int]] | None = None,
+        first: IndexPlan = (),
+        last: IndexPlan = (),
         level: int | None = None,
         reward: float = 0.0,
     ) -> None:
-        self.unknown_groups = unknown or {}
-        self.known_predicates = tuple(sorted({*range(n_predicates)} - {*chain(*self.unknown_groups)}))
+        self.first, self.last = first, last
+        unknown_predicates = {index for group in (*first, *last) for index in group}
+        self.known_predicates = tuple(sorted({*range(n_predicates)} - unknown_predicates))
         self.scores = None if scores is None else scores.adjusted(level, reward)
         self.largest_group = level or n_predicates
 
@@ -52,11 +51,11 @@ class PlanDistribution:
         return ScoredPlan(plan, probability, probability)
 
     def search(self, algorithm: Callable[[PlanScores], Iterable[ScoredPlan]]) -> list[ScoredPlan]:
-        """The plans that `algorithm` finds for the known predicates, with the groups of the unknown ones inserted."""
+        """The plans that `algorithm` finds for the known predicates, with the groups of the unknown ones."""
         if self.scores is None:
-            return [ScoredPlan(tuple(self.unknown_groups), 0.0)]
-        plans = (self._with_unknown(self._to_record(plan.states)) for plan in algorithm(self.scores))
-        return [self.scored(plan) for plan in plans]
+            return [ScoredPlan((*self.first, *self.last), 0.0)]
+        plans = (self._to_record(plan.states) for plan in algorithm(self.scores))
+        return [self.scored((*self.first, *plan, *self.last)) for plan in plans]
 
     def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
         """The k most probable plans, best first, and whether their optimality is proven (`bounded.search`)."""
@@ -71,18 +70,9 @@ class PlanDistribution:
         if self.scores is not None and not used.issuperset(self.known_predicates):
             (best, *_), _ = bounded.search(self.scores, 1, known_prefix)
             continuation = self._to_record(best.states[len(known_prefix) :])
-        return (*prefix, *self._with_unknown(continuation, used))
-
-    def _with_unknown(self, plan: IndexPlan, used: Collection[int] = ()) -> IndexPlan:
-        """`plan`, of known predicates, with the groups of the unknown predicates that are not in `used`."""
-        groups = list(plan)
-        for unknown_group, followers in self.unknown_groups.items():
-            if group := tuple(index for index in unknown_group if index not in used):
-                position = next(
-                    (i for i, other in enumerate(groups) if not {*followers}.isdisjoint(other)), len(groups)
-                )
-                groups.insert(position, group)
-        return tuple(groups)
+        completed = (*self.first, *continuation, *self.last)
+        unused = (tuple(index for index in group if index not in used) for group in completed)
+        return (*prefix, *(group for group in unused if group))
 
     def _to_record(self, plan: IndexPlan) -> IndexPlan:
         """A plan of the known predicates, renumbered from indices of `known_predicates` to the record's."""

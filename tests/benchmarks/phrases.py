@@ -8,6 +8,7 @@ BLEU by the corpus's protocol and the number of texts without a fault. The last 
 
 import argparse
 import json
+from itertools import chain
 
 from agggen.datasets import load_dataset
 from agggen.generation.fallbacks import fallback_sentences
@@ -22,7 +23,7 @@ from agggen.verification.templates import learn_phrases
 
 def text_of(checker: Checker, record: Record, size: int) -> str:
     """A text with up to `size` triples per sentence."""
-    groups = ([record.triples[index] for index in group] for group in unknown_groups(record, (), size))
+    groups = ([record.triples[index] for index in group] for group in chain(*unknown_groups(record, (), size)))
     return " ".join(text for group in groups for _, text in fallback_sentences(checker, group))
 
 

@@ -45,36 +45,27 @@ def test_a_plan_outside_the_level_has_no_probability() -> None:
     assert PlanDistribution(3, make_scores(1, 3, 2)).scored(((0, 1, 2),)).log_probability is None
 
 
-@pytest.mark.parametrize("groups", [((0,), (3,)), ((0, 3),)])
-def test_groups_of_unknown_predicates_follow_the_plan(groups: IndexPlan) -> None:
-    """Predicates 0 and 3 of five are unknown: the groups of the other three come first."""
+@pytest.mark.parametrize(
+    ("first", "last"), [((), ((0,), (3,))), ((), ((0, 3),)), (((0, 3),), ()), (((3,),), ((0,),)), (((0,), (3,)), ())]
+)
+def test_groups_of_unknown_predicates_precede_or_follow_the_plan(first: IndexPlan, last: IndexPlan) -> None:
+    """Predicates 0 and 3 of five are unknown."""
     scores = make_scores(5, 3, 2)
-    distribution = PlanDistribution(5, scores, dict.fromkeys(groups, ()))
+    distribution = PlanDistribution(5, scores, first, last)
     plans, _ = distribution.k_best(1000)
     expected = enumerated(scores, 2)
     renamed = {
-        (*(tuple((1, 2, 4)[i] for i in group) for group in plan), *groups): share for plan, share in expected.items()
+        (*first, *(tuple((1, 2, 4)[i] for i in group) for group in plan), *last): share
+        for plan, share in expected.items()
     }
     assert {plan.states: math.exp(plan.score) for plan in plans} == pytest.approx(renamed)
-    assert distribution.complete(((3,), (4,)))[:2] == ((3,), (4,))
-    assert distribution.complete(((3,), (4,)))[-1] == (0,)
-    nothing_known = PlanDistribution(2, None, {(0,): (), (1,): ()})
+    completed = distribution.complete(((3,), (4,)))
+    assert completed[:2] == ((3,), (4,))
+    assert completed[2 if (0,) in first or (0, 3) in first else -1] == (0,)
+    nothing_known = PlanDistribution(2, None, (), ((0,), (1,)))
     assert [plan.states for plan in nothing_known.k_best(5)[0]] == [((0,), (1,))]
     assert nothing_known.scored(((0,), (1,))).log_probability is None
     assert nothing_known.complete(((1,),)) == ((1,), (0,))
-
-
-def test_groups_of_unknown_predicates_precede_the_subjects_that_they_introduce() -> None:
-    scores = make_scores(5, 3, 2)
-    distribution = PlanDistribution(5, scores, {(0,): (2, 4), (3,): (4,)})
-    plans, _ = distribution.k_best(1000)
-    assert len(plans) == len(enumerated(scores, 2))
-    for plan in plans:
-        position = {index: number for number, group in enumerate(plan.states) for index in group}
-        assert position[0] == min(position[2], position[4]) - (2 if position[3] == position[0] + 1 else 1)
-        assert position[3] == position[4] - 1
-    assert distribution.complete(((3,), (1,)))[:2] == ((3,), (1,))
-    assert distribution.complete(((3,), (1,)))[2] == (0,)
 
 
 def test_samples_follow_the_probabilities() -> None:
