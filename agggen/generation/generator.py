@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from agggen.generation.constraints import Constraint
 from agggen.generation.decoding import FAULT_COST
 from agggen.generation.fallbacks import fallback_sentences
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
-from agggen.generation.planner import Planner, check_size
+from agggen.generation.planner import Planner, check_size, unknown_groups
 from agggen.generation.record_constraints import RecordConstraints, RestrictedWords, drop_unfinished
 from agggen.generation.requests import Request, batches_of, facts_before_sentences
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
@@ -98,7 +99,8 @@ class Generator:
 
         With ``verify=strict``, the first search is unconstrained; if too few texts pass the check, a constrained search
         follows. A fact without a passing hypothesis becomes a fallback: a sentence of the training texts or a plain
-        clause. Predicates unknown from training always get a fallback.
+        clause. Predicates unknown from training always get a fallback. If all facts of a record's best text are
+        fallbacks and no plan is given, the plan has groups of triples with the same subject (`unknown_groups`).
 
         Records with the same search settings are decoded in batches. Results do not depend on batch composition, up to
         floating-point rounding.
@@ -112,7 +114,7 @@ class Generator:
             request.restart()
         for batch in batches_of(insufficient):
             self._write_batch(batch)
-        return [item.best_texts()[: item.count] if isinstance(item, Request) else [item] for item in items]
+        return [self._best_texts(item) if isinstance(item, Request) else [item] for item in items]
 
     def _request(
         self, record: Record, candidates: Candidates, count: int, config: InferenceConfig
@@ -122,9 +124,7 @@ class Generator:
         ids = self.encoder.predicate_ids(record)
         known_indices = tuple(index for index, predicate_id in enumerate(ids) if predicate_id or not strict)
         if not known_indices:
-            plan = candidates.plans[0]
-            segments = [segment for group in plan.states for segment in self._fallback_segments(record, group)]
-            return self._generation(record, plan, candidates.search, 0.0, 0.0, segments)
+            return self._fallback_text(record, candidates.plans[0], candidates.search)
         known_record = Record(record.id, tuple(record.triples[index] for index in known_indices))
         source, extras = self.encoder.source(known_record)
         constraints = None
@@ -135,6 +135,20 @@ class Generator:
             constraints = RecordConstraints(self.restricted, known_record, extras, sentence_final_facts)
         plans, search = sorted(candidates.plans, key=lambda plan: -plan.score), candidates.search
         return Request(record, known_record, known_indices, source, extras, constraints, plans, search, config, count)
+
+    def _best_texts(self, request: Request) -> list[Generation]:
+        texts = request.best_texts()
+        is_searched = request.config.ablation == "none" and request.search != "given"
+        if texts and is_searched and all(fact.fallback for fact in texts[0].facts):
+            size = request.config.level or self.planner.transitions.max_group_size
+            plan = ScoredPlan(tuple(chain(*unknown_groups(request.record, (), size))), texts[0].score)
+            by_subject = self._fallback_text(request.record, plan, request.search)
+            texts = [by_subject, *(text for text in texts if text.text != by_subject.text)]
+        return texts[: request.count]
+
+    def _fallback_text(self, record: Record, plan: ScoredPlan, search: PlanSearch) -> Generation:
+        segments = [segment for group in plan.states for segment in self._fallback_segments(record, group)]
+        return self._generation(record, plan, search, 0.0, plan.score, segments)
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
         """Decodes the first plan of each request, then the other plans of requests that need more texts."""

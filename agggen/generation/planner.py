@@ -70,7 +70,7 @@ class Planner:
             known_indices = [i for i, predicate_id in enumerate(record_ids) if predicate_id or settings.verify == "off"]
             ids.append(tuple(record_ids[i] for i in known_indices))
             size = 1 if settings.ablation == "no-aggregation" else settings.level or self.transitions.max_group_size
-            unknown.append(unknown_groups(record, known_indices, min(size, _MAX_UNKNOWN_PER_SENTENCE)))
+            unknown.append(unknown_groups(record, known_indices, size))
         return [
             PlanDistribution(len(record.triples), scores, *groups, settings.level or None, settings.group_reward)
             for record, scores, groups, settings in zip(records, self._scores(ids), unknown, configs, strict=True)
@@ -170,7 +170,7 @@ class Planner:
 
 
 def unknown_groups(record: Record, known_indices: Collection[int], size: int) -> tuple[IndexPlan, IndexPlan]:
-    """The other triple indices than `known_indices`, in groups of at most `size` triples with the same subject.
+    """The other triple indices than `known_indices`, in groups of at most `size` (and three) triples of one subject.
 
     The order is that of the record; but equal predicates are adjacent, and subjects that are objects of unknown triples
     come last. The first result are the groups before the known triples: those up to the last group with an object that
@@ -183,6 +183,7 @@ def unknown_groups(record: Record, known_indices: Collection[int], size: int) ->
             by_subject.setdefault(triple.subject, {}).setdefault(triple.predicate, []).append(index)
             objects.add(triple.object)
     ordered = (list(chain(*by_subject[name].values())) for name in sorted(by_subject, key=objects.__contains__))
+    size = min(size, _MAX_UNKNOWN_PER_SENTENCE)
     groups = tuple(tuple(indices[at : at + size]) for indices in ordered for at in range(0, len(indices), size))
     known_subjects = {record.triples[index].subject for index in known_indices}
     introduces = [any(record.triples[index].object in known_subjects for index in group) for group in groups]
