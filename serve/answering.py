@@ -1,7 +1,4 @@
-"""Validates raw records one by one, passes the valid ones to the engine, and returns the answers in request order.
-
-An answer is the JSON object that the client gets for a record, or a Problem.
-"""
+"""Validates raw records one by one, passes the valid ones to the engine, and returns the answers in request order."""
 
 import asyncio
 import json
@@ -21,14 +18,15 @@ from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
 from serve import schemas
-from serve.engine import CheckResult, Failure, Job, ModelCard, Result, Text
+from serve.engine import CheckResult, Failure, Job, Result, Text
 from serve.errors import Problem
 from serve.handles import HandleEngine
+from serve.observe import current_request
 from serve.reading import check_unicode
 
 CARD_CACHE_SECONDS = 5.0
 
-Answer = dict[str, Any] | Problem
+Answer = dict[str, Any] | Problem  # the JSON object that the client gets for a record, or its problem
 _RecordIn = TypeVar("_RecordIn", bound=schemas.RecordIn)
 _Result = TypeVar("_Result")
 _Item = TypeVar("_Item")
@@ -56,9 +54,9 @@ class RecordService:
 
     def __init__(self, engine: HandleEngine, limits: LimitsConfig) -> None:
         self.engine, self.limits = engine, limits
-        self._card: tuple[float, ModelCard] | None = None
+        self._card: tuple[float, dict[str, Any]] | None = None
 
-    async def card(self) -> ModelCard:
+    async def card(self) -> dict[str, Any]:
         """The served model; raises Problem while no planner is ready."""
         now = time.monotonic()
         if self._card is None or now - self._card[0] > CARD_CACHE_SECONDS:
@@ -84,22 +82,19 @@ class RecordService:
     async def plan(self, entries: Sequence[RawRecord], options: schemas.PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
 
-        settings = partial(schemas.inference, options)
-
         def job(entry: RawRecord) -> Job:
-            return Job(self._record(entry, self._validated(schemas.RecordIn, entry.raw)), settings=settings)
+            record = self._record(entry, self._validated(schemas.RecordIn, entry.raw))
+            return Job(record, settings=partial(schemas.inference, options))
 
         return await self._answers(entries, job, partial(self.engine.plan, k=options.k), _plans_json, seconds)
 
     async def align(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
-        return await self._answers(
-            entries, partial(self._text, schemas.AlignRecord), self.engine.align, _facts_json, seconds
-        )
+        text = partial(self._text, schemas.AlignRecord)
+        return await self._answers(entries, text, self.engine.align, _facts_json, seconds)
 
     async def check(self, entries: Sequence[RawRecord], options: schemas.NoOptions, seconds: float) -> list[Answer]:
-        return await self._answers(
-            entries, partial(self._text, schemas.CheckRecord), self.engine.check, _check_json, seconds
-        )
+        text = partial(self._text, schemas.CheckRecord)
+        return await self._answers(entries, text, self.engine.check, _check_json, seconds)
 
     def _text(self, model: type[schemas.CheckRecord], entry: RawRecord) -> Text:
         """A validated record with its text; raises Problem, naming the field."""
@@ -156,11 +151,8 @@ class RecordService:
         to_json: Callable[[_Item, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
-        """An answer for each entry, in order.
-
-        `prepare` validates a raw record and converts it for the engine, or raises Problem; `process` calls the engine
-        with the remaining seconds; `to_json` converts a result to JSON members of its answer.
-        """
+        """The answers in order: `prepare` validates a record (or raises Problem) and converts it for the engine,
+        `process` calls the engine, and `to_json` converts a result to JSON members of its answer."""
         answers: dict[int, Answer] = {}
         items: list[_Item] = []
         valid: list[RawRecord] = []
@@ -216,15 +208,18 @@ def reject_duplicates(entries: Sequence[RawRecord], seen: dict[str, int]) -> Non
             entry.raw = Problem("record", detail, record=entry.id, field="id")
 
 
-def answer_json(answer: Answer, request_id: str) -> dict[str, Any]:
-    if isinstance(answer, Problem):
-        return {"index": answer.index, "id": answer.record, "status": "error", "error": answer.as_dict(request_id)}
-    return answer
-
-
-def outcome(answer: Answer) -> str:
-    """``ok``, or the code of the answer's Problem; the metrics' label ``outcome``."""
-    return answer.kind.code if isinstance(answer, Problem) else "ok"
+def answers_json(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """The JSON objects of the answers, whose outcomes (``ok``, or a problem's code) are counted for log and metrics."""
+    info, objects = current_request(), []
+    for answer in answers:
+        if isinstance(answer, Problem):
+            error = answer.as_dict(info.id)
+            objects.append({"index": answer.index, "id": answer.record, "status": "error", "error": error})
+            info.outcomes[answer.kind.code] += 1
+        else:
+            objects.append(answer)
+            info.outcomes["ok"] += 1
+    return objects
 
 
 def with_location(problem: Problem, entry: RawRecord) -> Problem:
@@ -254,14 +249,14 @@ def _facts_json(text: Text, aligned: AlignedText) -> dict[str, Any]:
 
 
 def _check_json(text: Text, result: CheckResult) -> dict[str, Any]:
-    check, values = result.strict, []
+    (check, judged), values = result, []
     for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
         values.append({"predicate": predicate, "triple": _triple_json(value.triple), "how": value.kind, **span})
     critic: dict[str, Any] = {}
-    if result.critic:
-        critic = {name: result.critic[name] for name in ("scores", "risk", "triples")}
-        critic["invented_spans"] = result.critic["invented"]
+    if judged:
+        critic = {name: judged[name] for name in ("scores", "risk", "triples")}
+        critic["invented_spans"] = judged["invented"]
     return {
         "values": values,
         "unnamed": list(check.unnamed),

@@ -1,9 +1,4 @@
-"""The HTTP interface over an engine.
-
-A request is answered with 200 if any of its records succeeds, each record with its own ``status``; otherwise with the
-status of `serve.errors.combined_problem`. The deadline (``X-Deadline-Seconds``, else `limits.deadline_s`, at most
-`limits.longest_deadline_s`) starts when the body has been read.
-"""
+"""The HTTP interface over an engine, and the page of the plan studio."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
@@ -20,19 +16,27 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
 from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
 from agggen_platform.client import answers
 from agggen_platform.serving.config import ServeConfig
 from serve import schemas
-from serve.answering import Answer, RawRecord, RecordService, answer_json, outcome, reject_duplicates, while_connected
+from serve.answering import Answer, RawRecord, RecordService, answers_json, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined_problem
 from serve.handles import HandleEngine
-from serve.limits import Admission, StreamBody, StreamBuffer, check_length, read_body
-from serve.meters import Metrics
-from serve.observe import RequestContext, add_exception_handlers, current_request
-from serve.page import add_page
-from serve.reading import JSON, NDJSON, check_media_type, parsed
+from serve.observe import Metrics, RequestContext, add_exception_handlers
+from serve.reading import (
+    JSON,
+    NDJSON,
+    Admission,
+    StreamBody,
+    StreamBuffer,
+    check_length,
+    check_media_type,
+    parsed,
+    read_body,
+)
 from serve.security import access_check
 from serve.streaming import Stream
 
@@ -60,6 +64,19 @@ Deadline = Annotated[
     Header(alias="X-Deadline-Seconds", gt=0, allow_inf_nan=False, description="longer work is cancelled (504)"),
 ]
 
+STUDIO = Path(__file__).parent / "studio"
+# Texts and values are never interpreted as markup: the policy forbids inline scripts, other hosts and, in browsers that
+# support trusted types, HTML strings.
+_STUDIO_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; trusted-types 'none'; "
+    "require-trusted-types-for 'script'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
 v1 = APIRouter(prefix="/v1")
 probes = APIRouter()
 
@@ -76,15 +93,13 @@ def api(
 ) -> FastAPI:
     """Builds the application. Raises ConfigError if other machines could reach it without keys, or for invalid keys.
 
-    Args:
-        compared: the engine of a second model, used by requests whose X-Model is its fingerprint.
-        admission: limits concurrent requests; None: a new one, which admits `limits.queue` of them.
-        echo_request_id: False if the server in front already adds the request id to responses.
+    `compared`: the engine of a second model, used by requests whose X-Model is its fingerprint. `admission`: None: a
+    new one, which admits `limits.queue` requests. `echo_request_id`: False if the server in front already adds the id.
     """
     paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
     middleware = [Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)]
     if traces is not None:
-        middleware.append(traces.middleware())
+        middleware.append(Middleware(traces.middleware))
     metadata: dict[str, Any] = {"title": "agggen", "version": "1", "description": _DESCRIPTION}
     app = FastAPI(**metadata, docs_url=None, redoc_url=None, redirect_slashes=False, middleware=middleware)
     app.state.engine, app.state.config = engine, config
@@ -95,7 +110,7 @@ def api(
     app.include_router(v1, dependencies=[Depends(check) for check in checks])
     app.include_router(probes)
     if config.studio:
-        add_page(app)
+        _add_studio(app)
     add_exception_handlers(app)
     app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
     return app
@@ -109,7 +124,7 @@ async def _choose_model(
 ) -> None:
     """Sets ``request.state.service`` to the service of the model in X-Model; without the header, to the first."""
     for service in request.app.state.services:
-        if model is None or (await service.card()).fingerprint == model:
+        if model is None or (await service.card())["fingerprint"] == model:
             request.state.service = service
             return
     raise Problem("invalid", f"no model {model:.80} is served; GET /v1/model lists the served models", field=MODEL)
@@ -197,12 +212,11 @@ async def _answer(
     reject_duplicates(entries, {})
     seconds_left = max(0.0, seconds - (time.monotonic() - started_at))
     results = await while_connected(request.receive, work(service, entries, options, seconds_left))
-    info = current_request()
-    info.outcomes.update(map(outcome, results))
+    answers_of_records = answers_json(results)
     problems = [result for result in results if isinstance(result, Problem)]
     if len(problems) == len(results):
         raise combined_problem(problems)
-    return _json({"answers": [answer_json(result, info.id) for result in results]})
+    return _json({"answers": answers_of_records})
 
 
 @v1.post(
@@ -241,30 +255,28 @@ async def _limited_options(request: Request, options: schemas.Options, seconds: 
             card = await request.state.service.card()
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
-    return schemas.options_within_limits(options, request.app.state.config.limits, card)
+    return schemas.options_within_limits(options, request.app.state.config.limits, card["largest_group"])
 
 
 @v1.get("/model", responses=_PROBLEM_RESPONSES | {200: {"model": answers.ModelDict}})
 async def model(request: Request) -> Response:
     """The served model, the limits of this server, and how many records a client should keep in flight."""
-    card = asdict(await request.state.service.card())
-    compared = [await service.card() for service in request.app.state.services[1:]]
-    card["compared"] = next(({"address": c.address, "fingerprint": c.fingerprint} for c in compared), None)
-    card["records_at_once"] = await request.app.state.engine.records_at_once()
-    card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
-    return _json(card | {"limits": asdict(request.app.state.config.limits)})
+    card, state = await request.state.service.card(), request.app.state
+    compared = [await service.card() for service in state.services[1:]]
+    members = {
+        "metrics": {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()},
+        "compared": {name: compared[0][name] for name in ("address", "fingerprint")} if compared else None,
+        "records_at_once": await state.engine.records_at_once(),
+        "limits": asdict(state.config.limits),
+    }
+    return _json(card | members)
 
 
 @v1.get("/examples", responses=_PROBLEM_RESPONSES | {200: {"model": answers.ExamplesDict}})
 async def examples(request: Request) -> Response:
     """Records of the test split of the served bundle's corpus, with their reference texts; none if the corpus is not in
     the catalogue, or not on the endpoint's machine."""
-    corpus_examples = await request.app.state.engine.examples()
-    records = [
-        {"id": r.id, "triples": r.as_dict()["triples"], "texts": [reference.text for reference in r.references]}
-        for r in corpus_examples.records
-    ]
-    return _json({"corpus": corpus_examples.corpus, "split": corpus_examples.split, "records": records})
+    return _json(await request.app.state.engine.examples())
 
 
 @probes.get("/healthz")
@@ -278,7 +290,25 @@ async def readyz(request: Request) -> dict[str, str]:
     """Succeeds once the bundle is loaded and has passed its self-test, while this replica admits requests."""
     if request.app.state.admission.closed:
         raise Problem("unavailable", "this endpoint is shutting down")
-    return {"status": "ready", "model": (await request.app.state.engine.ready()).fingerprint}
+    return {"status": "ready", "model": (await request.app.state.engine.ready())["fingerprint"]}
+
+
+class _Files(StaticFiles):
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers.update(_STUDIO_HEADERS)
+        return response
+
+
+def _add_studio(app: FastAPI) -> None:
+    """Adds the plan studio, a page without data: no key is needed, except for the requests that the page sends."""
+    files = _Files(directory=STUDIO)
+
+    async def index(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    app.add_api_route("/", index, include_in_schema=False)
+    app.mount("/studio", files)
 
 
 def _json(data: dict[str, Any]) -> Response:

@@ -1,7 +1,5 @@
 """The application that Ray Serve runs: ingress, planners and generators, connected by deployment handles.
 
-    serve run serve.app:app bundle=models:/agggen@champion generator.max_replicas=4
-
 Before Serve changes anything, `app` resolves the bundle, verifies its hashes and runs its self-test: if it is broken,
 the old replicas keep serving. New replicas get the resolved address and fingerprint, never an alias.
 """
@@ -27,10 +25,9 @@ from agggen_platform.serving.target import check_target, find_target, settings_o
 from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
-from serve.limits import Admission
-from serve.meters import Metrics
-from serve.observe import log_as_replica
+from serve.observe import Metrics, log_as_replica
 from serve.planner import PlannerReplica
+from serve.reading import Admission
 from serve.scaling import generator_state_query
 from serve.security import key_ring
 

@@ -34,12 +34,8 @@ class Text:
     facts: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The results of the strict check and of the critic for a text."""
-
-    strict: TextCheck
-    critic: dict[str, Any]  # scores, risk, triples and invented of `CheckedText.as_dict`; empty without a critic
+CheckResult = tuple[TextCheck, dict[str, Any]]
+"""The strict check of a text, and `CheckedText.as_dict` with the results of the critic; empty without a critic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +67,3 @@ class ReplicaAnswers(Generic[T]):
 
     def results(self) -> list[Result[T] | Failure]:
         return [answer if isinstance(answer, Failure) else Result(answer, self.model) for answer in self.answers]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCard:
-    fingerprint: str
-    address: str  # an alias is resolved to its version
-    facts: str  # the fact segmenter of the training texts
-    largest_group: int  # the largest number of triples in a fact
-    inference: InferenceConfig  # the bundle's own settings
-    predicates: int  # the number of `predicate_names`
-    predicate_names: tuple[str, ...]  # predicates seen in training
-    metrics: dict[str, float]
-    model: dict[str, Any]  # the model's configuration
-
-
-@dataclass(frozen=True, slots=True)
-class Examples:
-    """Records of a corpus; none if the corpus is not in the catalogue or not on this machine."""
-
-    corpus: str = ""
-    split: str = ""
-    records: tuple[Record, ...] = ()

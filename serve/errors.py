@@ -1,7 +1,6 @@
-"""Errors in HTTP responses: problem+json (RFC 9457), one kind for each cause.
+"""Errors in HTTP responses: problem+json (RFC 9457), without stack traces and with at most a part of the input.
 
-`record` is the record's id, `index` its position in the request, from 0, and `field` a dotted path
-(`triples.2.object`, `options.n_best`). Problems contain no stack trace and quote at most a part of the input.
+`record` is the record's id, `index` its position in the request, and `field` a dotted path (`triples.2.object`).
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ def printable(text: str) -> str:
 def combined_problem(problems: list[Problem]) -> Problem:
     """The problem of a request in which every record failed.
 
-    It has the kind of the first retryable problem (so that the client retries), else of the first server error, else of
-    the first problem. `errors` lists the problems if there are several.
+    It has the kind of the first retryable problem (so that the client retries), else server error, else problem.
     """
     first = min(problems, key=lambda problem: (not problem.retryable, problem.kind.status < 500))
     if len(problems) == 1:

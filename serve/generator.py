@@ -19,10 +19,9 @@ from agggen.verification.results import TextCheck
 from agggen_platform.registry.admission import smoke_test
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.critics import open_critic
-from serve.batching import Traits
+from serve.batching import Replica, Traits
 from serve.engine import CheckResult, Failure, Job, ReplicaAnswers, Text
 from serve.planner import refusal
-from serve.replica import Replica
 
 _log = logging.getLogger("agggen.serve")
 
@@ -43,7 +42,7 @@ class _CheckItem:
     text: Text
 
 
-Item = _WriteItem | Text | _CheckItem
+Item = _WriteItem | Text | _CheckItem  # `Text`: to align
 Answer = list[Generation] | AlignedText | CheckResult
 
 
@@ -76,10 +75,10 @@ class GeneratorReplica(Replica[Item, Answer]):
     async def write(
         self, planned: Sequence[tuple[Job, Candidates]], seconds: float, fingerprint: str
     ) -> ReplicaAnswers[list[Generation]]:
-        """The n best texts of each job from its candidates, best first.
+        """The n best texts of each job, best first.
 
-        `fingerprint` identifies the bundle of the candidates. If this replica has another bundle, as during an update,
-        it plans the jobs itself, so that each answer comes from a single model.
+        If the candidates are of another bundle (`fingerprint`), as during an update, this replica plans the jobs
+        itself.
         """
         same_bundle = fingerprint == self._fingerprint
         items = [_WriteItem(job, candidates if same_bundle else None) for job, candidates in planned]
@@ -111,12 +110,9 @@ class GeneratorReplica(Replica[Item, Answer]):
         plans = len(item.candidates.plans) if item.candidates else config.plans
         return Traits("write", config.beam, characters, plans * config.beam.beam / config.rows)
 
-    def _work(self, work: str, items: Sequence[Item]) -> Sequence[Answer | Failure]:
-        if work == "check":
-            return self._check([item.text for item in items if isinstance(item, _CheckItem)])
-        if work == "align":
-            return self._align([item for item in items if isinstance(item, Text)])
-        return self._write([item for item in items if isinstance(item, _WriteItem)])
+    def _work(self, work: str, items: Sequence[Any]) -> Sequence[Answer | Failure]:
+        methods: dict[str, Any] = {"write": self._write, "align": self._align, "check": self._check}
+        return methods[work](items)
 
     def _write(self, items: Sequence[_WriteItem]) -> list[list[Generation] | Failure]:
         plans = [item.candidates or self._plan(item.job) for item in items]
@@ -140,12 +136,13 @@ class GeneratorReplica(Replica[Item, Answer]):
             return Failure("plan", str(error), "plan")
         return candidates
 
-    def _check(self, texts: Sequence[Text]) -> list[CheckResult]:
-        checker, records = self._generator.checker, [text.record for text in texts]
+    def _check(self, items: Sequence[_CheckItem]) -> list[CheckResult]:
+        checker = self._generator.checker
+        records, texts = [item.text.record for item in items], [item.text.text for item in items]
         if self._critic is None:
-            return [CheckResult(checker.check(text.record, text.text), {}) for text in texts]
-        checked = check_all(records, [text.text for text in texts], checker, self._critic)
-        return [CheckResult(text.result, text.as_dict()) for text in checked]
+            return [(checker.check(record, text), {}) for record, text in zip(records, texts, strict=True)]
+        checked = check_all(records, texts, checker, self._critic)
+        return [(text.result, text.as_dict()) for text in checked]
 
     def _align(self, texts: Sequence[Text]) -> list[AlignedText | Failure]:
         facts = [self._facts(text) for text in texts]

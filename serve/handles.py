@@ -1,7 +1,4 @@
-"""Calls Ray Serve replicas through deployment handles, within a deadline and with one retry.
-
-Each record gets a result or a `Failure`, even if a replica is lost.
-"""
+"""Calls Ray Serve replicas within a deadline and with one retry; each record gets a result or a `Failure`."""
 
 import asyncio
 import logging
@@ -16,7 +13,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen_platform.serving.config import ServeConfig
-from serve.engine import INTERNAL, TIMEOUT, CheckResult, Examples, Failure, Job, ModelCard, ReplicaAnswers, Result, Text
+from serve.engine import INTERNAL, TIMEOUT, CheckResult, Failure, Job, ReplicaAnswers, Result, Text
 from serve.errors import Problem
 from serve.scaling import GeneratorState
 
@@ -44,11 +41,10 @@ class HandleEngine:
         generator_state: Callable[[], GeneratorState] = lambda: GeneratorState(1, True),
         span: Span | None = None,
     ) -> None:
-        """
-        Args:
-            planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            generator_state: returns the state of the generators; it may block.
-            span: traces a call, given its name and number of records; yields a function that takes the call's result.
+        """`planner`, `generator`: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
+
+        `generator_state` may block. `span`, given the name of a call and its number of records, traces the call, and
+        yields a function that takes its result.
         """
         self._planner, self._generator, self._generator_state = planner, generator, generator_state
         self._span = span or (lambda name, records: nullcontext(lambda result: None))
@@ -59,28 +55,29 @@ class HandleEngine:
         return await self._in_parts(self._generate, jobs, seconds)
 
     async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> list[Result[list[PlannedRecord]] | Failure]:
-        return await self._batched("plan", jobs, seconds, partial(self._planner.plan.remote, k=k))
+        plan = partial(self._planner.plan.remote, k=k)
+        return await self._in_parts(partial(self._answers, "plan", plan), jobs, seconds)
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Result[AlignedText] | Failure]:
-        return await self._batched("align", texts, seconds, self._generator.align.remote)
+        return await self._in_parts(partial(self._answers, "align", self._generator.align.remote), texts, seconds)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> list[Result[CheckResult] | Failure]:
-        return await self._batched("check", texts, seconds, self._generator.check.remote)
+        return await self._in_parts(partial(self._answers, "check", self._generator.check.remote), texts, seconds)
 
-    async def examples(self) -> Examples:
-        """Records of the served bundle's corpus; raises Problem if no planner answers within 30 seconds."""
+    async def examples(self) -> dict[str, Any]:
+        """Records of the served corpus (`ExamplesDict`); raises Problem if no planner answers within 30 seconds."""
         return await self._call_planner(self._planner.examples, 30.0)
 
-    async def card(self, seconds: float = 10.0) -> ModelCard:
-        """The served model; raises Problem if no planner answers within `seconds`."""
+    async def card(self, seconds: float = 10.0) -> dict[str, Any]:
+        """The served model (see `PlannerReplica.card`); raises Problem if no planner answers within `seconds`."""
         return await self._call_planner(self._planner.card, seconds)
 
-    async def ready(self, seconds: float = 10.0) -> ModelCard:
+    async def ready(self) -> dict[str, Any]:
         """The served model; raises Problem until planners and generators have loaded it and passed their self-test.
 
         It calls no generator: a probe must not start one, nor fail while all are busy or scaled to zero.
         """
-        card = await self.card(seconds)
+        card = await self.card()
         self._generators_loaded = self._generators_loaded or (await asyncio.to_thread(self._generator_state)).loaded
         if not self._generators_loaded:
             raise Problem("unavailable", "no generator is ready: none has loaded the bundle yet")
@@ -93,13 +90,13 @@ class HandleEngine:
 
     async def _generate(self, jobs: Sequence[Job], deadline: float) -> list[Result[list[Generation]] | Failure]:
         planned: ReplicaAnswers[Candidates] | Failure
-        planned = await self._call("plan", jobs, deadline, self._planner.candidates.remote)
+        planned = await self._call("plan", self._planner.candidates.remote, jobs, deadline)
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
         pairs = zip(jobs, planned.answers, strict=True)
         plannable = [(job, plans) for job, plans in pairs if isinstance(plans, Candidates)]
         write = partial(self._generator.write.remote, fingerprint=planned.model)
-        written = iter(await self._answers("write", plannable, deadline, write) if plannable else ())
+        written = iter(await self._answers("write", write, plannable, deadline) if plannable else ())
         return [plans if isinstance(plans, Failure) else next(written) for plans in planned.answers]
 
     async def _call_planner(self, method: Any, seconds: float) -> Any:
@@ -107,9 +104,6 @@ class HandleEngine:
         if isinstance(result, Failure):
             raise Problem("unavailable", f"no planner is ready: {result.message}")
         return result
-
-    async def _batched(self, span: str, items: Sequence[T], seconds: float, call: Call) -> list[Any]:
-        return await self._in_parts(lambda part, deadline: self._answers(span, part, deadline, call), items, seconds)
 
     async def _in_parts(
         self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
@@ -123,11 +117,11 @@ class HandleEngine:
             tasks = [group.create_task(work(part, deadline)) for part in parts]
         return [answer for task in tasks for answer in task.result()]
 
-    async def _answers(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> list[Any]:
-        result = await self._call(span, items, deadline, call)
+    async def _answers(self, span: str, call: Call, items: Sequence[Any], deadline: float) -> list[Any]:
+        result = await self._call(span, call, items, deadline)
         return [result] * len(items) if isinstance(result, Failure) else result.results()
 
-    async def _call(self, span: str, items: Sequence[Any], deadline: float, call: Call) -> Any:
+    async def _call(self, span: str, call: Call, items: Sequence[Any], deadline: float) -> Any:
         with self._span(span, len(items)) as record_result:
             result = await self._attempts(deadline, partial(call, items))
             record_result(result)

@@ -1,4 +1,4 @@
-"""Request ids, the access log, metrics of requests, and the conversion of exceptions to problem responses.
+"""Request ids, access log, metrics, and the conversion of exceptions to problem responses.
 
 Logs contain no key, query string, record or text. An unknown path is logged and counted as ``other``.
 """
@@ -10,7 +10,7 @@ import time
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from ray import serve
 from ray.exceptions import TaskCancelledError
+from ray.serve import metrics
 from ray.serve.exceptions import RayServeException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -30,15 +31,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen_platform.serving.config import LogConfig
 from serve.errors import Problem
-from serve.meters import Metrics
 from serve.schemas import GenerateOptions, problem_at
 
 _log = logging.getLogger("agggen.serve")
 _access = logging.getLogger("agggen.serve.access")
 
-
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_COUNTS = [1.0, 2, 4, 8, 16, 32, 64, 128, 256]
+_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
 
 @dataclass(slots=True)
@@ -50,6 +51,9 @@ class RequestInfo:
     complete: bool = False  # whether the whole answer was sent
     problem: str = ""  # code of the problem that was returned
     outcomes: Counter[str] = field(default_factory=Counter)  # outcomes of its records: "ok", or a problem's code
+    calls: int = 0  # calls of replicas with a span in the trace
+    totals: Counter[str] = field(default_factory=Counter)  # sums over these calls
+    unfulfilled: list[str] = field(default_factory=list)  # ids of the trace's first unfulfilled records
 
 
 _current: ContextVar[RequestInfo | None] = ContextVar("current_request", default=None)
@@ -61,10 +65,7 @@ def current_request() -> RequestInfo:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, request, message, replica, and ``extra={"fields": {...}}``.
-
-    Exceptions are logged with type and stack; their messages, which may quote texts, only if `texts` is set.
-    """
+    """One JSON object per line; messages of exceptions, which may quote records, only if `texts` is set."""
 
     def __init__(self, texts: bool, replica: str) -> None:
         super().__init__()
@@ -104,6 +105,52 @@ def log_as_replica(log: LogConfig) -> None:
     """Logs JSON lines if this process is a replica of Ray Serve; otherwise logging is unchanged."""
     with suppress(RayServeException):
         set_up_logging(log, serve.get_replica_context().replica_tag)
+
+
+class Metrics:
+    """Metrics of a replica that Ray exports to Prometheus, tagged with `application`, `deployment` and `replica`."""
+
+    def __init__(self) -> None:
+        def histogram(name: str, description: str, boundaries: list[float]) -> Any:
+            return metrics.Histogram(name, description=description, boundaries=boundaries, tag_keys=("work",))
+
+        def counter(name: str, description: str, *tags: str) -> Any:
+            return metrics.Counter(name, description=description, tag_keys=tags)
+
+        self._queue = metrics.Gauge("agggen_queue_records", description="Records that wait in a replica.")
+        self._batch_records = histogram("agggen_batch_records", "Records of a batch.", _COUNTS)
+        # Ray exports only an estimate of a histogram's sum, so exact sums are counters.
+        self._records = counter("agggen_worked_records", "Records processed.", "work")
+        self._seconds = counter("agggen_worked_seconds", "Seconds of work on batches.", "work")
+        self._batch_wait = histogram("agggen_batch_wait_seconds", "Seconds that the oldest record waited.", _SECONDS)
+        self._batch_work = histogram("agggen_batch_work_seconds", "Seconds of work on a batch.", _SECONDS)
+        self._outcomes = counter("agggen_records", "Records answered, by outcome.", "route", "outcome")
+        self._problems = counter("agggen_problems", "Requests answered with a problem, by its code.", "code")
+        bundle_tags = ("fingerprint", "address")
+        self._bundle = metrics.Gauge("agggen_bundle_info", description="1 for the bundle served.", tag_keys=bundle_tags)
+
+    def queue(self, n_waiting: int) -> None:
+        self._queue.set(n_waiting)
+
+    def batch(self, work: str, n_records: int, wait_seconds: float, work_seconds: float) -> None:
+        """`wait_seconds`: of the batch's oldest record."""
+        tags = {"work": work}
+        self._batch_records.observe(n_records, tags=tags)
+        self._records.inc(n_records, tags=tags)
+        self._seconds.inc(max(work_seconds, 1e-9), tags=tags)
+        self._batch_wait.observe(max(wait_seconds, 1e-9), tags=tags)
+        self._batch_work.observe(max(work_seconds, 1e-9), tags=tags)
+
+    def request(self, route: str, outcomes: Mapping[str, int], problem: str) -> None:
+        """Counts an answered request: its records by outcome, and the code of its problem, if any."""
+        for outcome, count in outcomes.items():
+            self._outcomes.inc(count, tags={"route": route, "outcome": outcome})
+        if problem:
+            self._problems.inc(tags={"code": problem})
+
+    def bundle(self, fingerprint: str, address: str) -> None:
+        """Exports the served bundle; must be called regularly, since Ray drops gauges that are not set again."""
+        self._bundle.set(1, tags={"fingerprint": fingerprint, "address": address})
 
 
 class RequestContext:

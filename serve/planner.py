@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from agggen.corpora.catalogue import load as load_corpus
@@ -14,18 +14,14 @@ from agggen.generation.results import Candidates, PlannedRecord
 from agggen.planning import PlanDistribution
 from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
-from serve.batching import Traits
-from serve.engine import Examples, Failure, Job, ModelCard, ReplicaAnswers
-from serve.replica import Replica
+from serve.batching import Replica, Traits
+from serve.engine import Failure, Job, ReplicaAnswers
 
 PlanResult = Candidates | list[PlannedRecord]
 EXAMPLES = 48  # the largest number of records of `GET /v1/examples`
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    job: Job
-    k: int | None = None  # number of best plans; None: candidates for the generator
+_Search = tuple[Job, int | None]  # a job, and the number of best plans; None: candidates for the generator
 
 
 class PlannerReplica(Replica[_Search, PlanResult]):
@@ -36,32 +32,34 @@ class PlannerReplica(Replica[_Search, PlanResult]):
         bundle = self._bundle
         del self._bundle  # frees most of the bundle's memory
         self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)
-        self._card = ModelCard(
-            self._fingerprint,
-            self._address,
-            bundle.facts,
-            bundle.model.config.max_group_size,
-            bundle.inference,
-            len(bundle.encoder.predicates) - 1,  # the first entry represents unknown predicates
-            bundle.encoder.predicates[1:],
-            dict(bundle.metrics),
-            asdict(bundle.model.config),
-        )
+        predicates = bundle.encoder.predicates[1:]  # the first entry represents unknown predicates
+        self._card = {
+            "fingerprint": self._fingerprint,
+            "address": self._address,
+            "facts": bundle.facts,
+            "largest_group": bundle.model.config.max_group_size,
+            "inference": asdict(bundle.inference),
+            "predicates": len(predicates),
+            "predicate_names": predicates,
+            "metrics": dict(bundle.metrics),
+            "model": asdict(bundle.model.config),
+        }
         self._config = bundle.config
-        self._examples: Examples | None = None
+        self._examples: dict[str, Any] | None = None
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ReplicaAnswers[Candidates]:
         """For each job, the candidate plans for `GeneratorReplica.write`."""
-        return await self._answers([_Search(job) for job in jobs], seconds)
+        return await self._answers([(job, None) for job in jobs], seconds)
 
     async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> ReplicaAnswers[list[PlannedRecord]]:
-        return await self._answers([_Search(job, k) for job in jobs], seconds)
+        return await self._answers([(job, k) for job in jobs], seconds)
 
-    async def card(self) -> ModelCard:
+    async def card(self) -> dict[str, Any]:
+        """The members of `ModelDict` that describe the bundle."""
         return self._card
 
-    async def examples(self) -> Examples:
-        """Records of the bundle's corpus, which is read at the first call."""
+    async def examples(self) -> dict[str, Any]:
+        """`examples_of` the bundle's corpus, which is read at the first call."""
         if self._examples is None:
             self._examples = await asyncio.to_thread(examples_of, self._config)
         return self._examples
@@ -76,27 +74,28 @@ class PlannerReplica(Replica[_Search, PlanResult]):
 
     def _work(self, work: str, searches: Sequence[_Search]) -> list[PlanResult | Failure]:
         """Scores the transitions of all records at once, then plans them one by one."""
-        refusals = [refusal(search.job, self._planner) for search in searches]
+        refusals = [refusal(job, self._planner) for job, _ in searches]
         plannable = [search for search, failure in zip(searches, refusals, strict=True) if failure is None]
-        configs = [search.job.settings(self._planner.config) for search in plannable]
-        distributions = self._planner.distributions([search.job.record for search in plannable], configs)
+        configs = [job.settings(self._planner.config) for job, _ in plannable]
+        distributions = self._planner.distributions([job.record for job, _ in plannable], configs)
         results = iter(map(self._result, plannable, distributions, configs))
         return [failure or next(results) for failure in refusals]
 
     def _result(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> PlanResult | Failure:
-        job = search.job
+        job, k = search
         try:
-            if search.k is not None:
-                return self._planner.plans_of(job.record, distribution, search.k, config)
+            if k is not None:
+                return self._planner.plans_of(job.record, distribution, k, config)
             return self._planner.candidates_of(job.record, distribution, job.plan, job.complete, config)
         except PlanError as error:
             return Failure("plan", str(error), "plan")
 
     def _traits(self, search: _Search) -> Traits:
         """Limits a batch, whose records are planned one by one, to about 100 ms, since other requests wait for it."""
-        if search.job.alone:
+        job, _ = search
+        if job.alone:
             return Traits("plan", alone=True)
-        n = len(search.job.record.triples)
+        n = len(job.record.triples)
         return Traits("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220 ms
 
 
@@ -112,17 +111,19 @@ def refusal(job: Job, planner: Planner) -> Failure | None:
     return None
 
 
-def examples_of(config: Mapping[str, Any]) -> Examples:
-    """At most EXAMPLES records, evenly spaced in the test split of the corpus that a bundle's `config` names.
+def examples_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`ExamplesDict` of at most EXAMPLES records, evenly spaced in the test split of the corpus of a bundle's config.
 
-    Reads only corpora of the catalogue: the configuration may name any file, and an endpoint must not expose it.
+    Reads only corpora of the catalogue, since the configuration may name any file.
     """
     corpus = config.get("corpus")
-    if not isinstance(corpus, Mapping):
-        return Examples()
-    name, split = str(corpus.get("name")), str(corpus.get("test"))
+    name, split = (str(corpus.get(key)) if isinstance(corpus, Mapping) else "" for key in ("name", "test"))
     try:
-        records, _ = split_rejects(load_corpus(name, split))  # CorpusError: not in the catalogue
-    except CorpusError:
-        return Examples()
-    return Examples(name, split, tuple(records[:: -(-len(records) // EXAMPLES)]))
+        records, _ = split_rejects(load_corpus(name, split))
+    except CorpusError:  # not in the catalogue, or not on this machine
+        return {"corpus": "", "split": "", "records": []}
+    examples = [
+        {"id": r.id, "triples": r.as_dict()["triples"], "texts": [reference.text for reference in r.references]}
+        for r in records[:: -(-len(records) // EXAMPLES)]
+    ]
+    return {"corpus": name, "split": split, "records": examples}

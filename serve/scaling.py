@@ -13,10 +13,9 @@ RECORDS = "records"  # the metric of a replica's queued and processed records
 
 
 def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
-    """An autoscaling policy: the number of replicas for the current records, before Serve applies bounds and delays.
+    """An autoscaling policy by records, since a call has 1 to 64 of them; Serve applies bounds and delays.
 
-    Serve's default policy counts calls, but a call has 1 to 64 records. A call that waits for a replica counts as one
-    record. The number of calls is a lower bound, since ingress replicas report no records.
+    A waiting call counts as one record. The number of calls is a lower bound: ingress replicas report no records.
     """
     reported = (context.aggregated_metrics or {}).get(RECORDS, {})
     records = sum(reported.values()) + (context.total_queued_requests or 0.0)

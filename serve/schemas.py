@@ -1,7 +1,6 @@
 """Pydantic models of the request bodies; the models of the answers are in `agggen_platform.client.answers`.
 
-The model of a request skips its records and options (`SkipValidation`), which are validated one by one afterwards, so
-that an invalid record does not fail the valid ones.
+Records and options are skipped (`SkipValidation`) and validated one by one afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation
 
 from agggen.generation.config import InferenceConfig
 from agggen_platform.serving.config import LimitsConfig
-from serve.engine import ModelCard
 from serve.errors import Problem
 
 _NO_CONTROLS = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
@@ -177,11 +175,11 @@ class CheckRequest(_Body):
 RequestBody = GenerateRequest | PlanRequest | AlignRequest | CheckRequest
 
 
-def options_within_limits(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
+def options_within_limits(options: Options, limits: LimitsConfig, largest_group: int) -> Options:
     """The options; a default above a limit becomes the limit. Raises Problem if the request exceeds a limit."""
     limit_of = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
     defaults = {}
-    for name, limit in (limit_of | {"level": card.largest_group}).items():
+    for name, limit in (limit_of | {"level": largest_group}).items():
         value = getattr(options, name, None)
         if value is None or value <= limit:
             continue

@@ -76,17 +76,20 @@ def key_ring(config: ServeConfig) -> KeyRing | None:
 
 
 BEARER = HTTPBearer(scheme_name="bearer", description="Authorization: Bearer KEY", auto_error=False)
-Check = Callable[..., Coroutine[Any, Any, None]]
 
 
-def access_check(config: ServeConfig) -> Check:
-    """The access check, a FastAPI dependency that raises Problem. Raises ConfigError as `key_ring` does."""
+def access_check(config: ServeConfig) -> Callable[..., Coroutine[Any, Any, None]]:
+    """The access check, a FastAPI dependency that raises Problem. Raises ConfigError as `key_ring` does.
+
+    Without keys, the `Host` header must be localhost, a loopback address, or one of `security.hosts`. This refuses web
+    pages whose host name resolves to this machine (DNS rebinding). The browser blocks scripts of other origins: no CORS
+    headers allow them to read answers, and the accepted media types need a preflight request.
+    """
     keys = key_ring(config)
-    return host_check(config.security.hosts) if keys is None else key_check(keys)
+    names = {"localhost", *(host.lower() for host in config.security.hosts)}
 
-
-def key_check(keys: KeyRing) -> Check:
-    async def check(bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]) -> None:
+    async def check_key(bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]) -> None:
+        assert keys is not None
         if bearer is None:
             detail, challenge = "send a key: Authorization: Bearer KEY", 'Bearer realm="agggen"'
         elif name := keys.name_of(bearer.credentials.strip().encode("latin-1")):
@@ -96,24 +99,13 @@ def key_check(keys: KeyRing) -> Check:
             detail, challenge = "the key is not valid", 'Bearer realm="agggen", error="invalid_token"'
         raise Problem("unauthorized", detail, headers={"WWW-Authenticate": challenge})
 
-    return check
-
-
-def host_check(hosts: Collection[str]) -> Check:
-    """Without keys: the `Host` header must be localhost, a loopback address, or one of `hosts`.
-
-    This refuses web pages whose host name resolves to this machine (DNS rebinding). The browser blocks scripts of other
-    origins: no CORS headers allow them to read answers, and the accepted media types need a preflight request.
-    """
-    names = {"localhost", *(host.lower() for host in hosts)}
-
-    async def check(request: Request) -> None:
+    async def check_host(request: Request) -> None:
         host_headers = request.headers.getlist("host")
         if len(host_headers) != 1 or not _is_local(host_headers[0], names):
             detail = "without keys, the Host header must be localhost, 127.0.0.1, or one of security.hosts"
             raise Problem("forbidden", detail)
 
-    return check
+    return check_host if keys is None else check_key
 
 
 def _is_local(host: str, names: Collection[str]) -> bool:

@@ -1,7 +1,6 @@
 """The NDJSON stream of `/v1/generate:stream`: a record per line in, an answer per line out, in the same order.
 
-Records are sent to the engine in batches as they arrive. At most `limits.window` records are in progress or have an
-answer that the client has not read; further input is buffered in a `serve.limits.StreamBody`.
+At most `limits.window` records are in progress or have an answer that the client has not read.
 """
 
 import asyncio
@@ -15,11 +14,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, RawRecord, RecordService, answer_json, outcome, reject_duplicates, with_location
+from serve.answering import Answer, RawRecord, RecordService, answers_json, reject_duplicates, with_location
 from serve.errors import Problem
-from serve.limits import StreamBody
 from serve.observe import current_request
-from serve.reading import NDJSON, parsed
+from serve.reading import NDJSON, StreamBody, parsed
 from serve.schemas import GenerateOptions
 
 _log = logging.getLogger("agggen.serve")
@@ -148,10 +146,9 @@ class Stream(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         while (task := await self._pending.get()) is not None:
             answers = await task
+            body = b"".join(map(_line, answers_json(answers)))
             for answer in answers:
-                info.outcomes[outcome(answer)] += 1
                 self._counts["errors" if isinstance(answer, Problem) else "ok"] += 1
-            body = b"".join(_line(answer_json(answer, info.id)) for answer in answers)
             await send({"type": "http.response.body", "body": body, "more_body": True})
             for _ in answers:
                 self._window.release()

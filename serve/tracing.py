@@ -1,7 +1,6 @@
-"""Traces of requests for MLflow, with ids and sizes but no content of records.
+"""Traces of requests for MLflow, with ids and sizes but no content of records; imported if `tracing.experiment` is set.
 
-Imported only if `tracing.experiment` is set. A thread of OpenTelemetry's SDK exports the spans from a bounded queue, so
-no request waits for MLflow. Attribute values are JSON, as MLflow stores them.
+A thread of OpenTelemetry's SDK exports the spans from a bounded queue, so that no request waits for MLflow.
 """
 
 import json
@@ -11,8 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry import trace
@@ -20,7 +17,6 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Status, StatusCode
-from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen.errors import ConfigError
@@ -29,7 +25,7 @@ from agggen_platform.mlflow_client import get_or_create_experiment, mlflow_clien
 from agggen_platform.tracking.origin import masked
 from agggen_platform.tracking.store import reason
 from serve.engine import Failure, ReplicaAnswers
-from serve.observe import current_request
+from serve.observe import RequestInfo, current_request
 
 _log = logging.getLogger("agggen.serve")
 
@@ -39,16 +35,6 @@ _MAX_CALLS = 256  # the largest number of calls with a span in a trace; a stream
 _MAX_IDS = 20  # the largest number of ids of unfulfilled records in a trace
 _QUEUE, _EXPORT_DELAY_MS = 2048, 2000
 _TAG_PREFIX = "mlflow.traceTag."  # MLflow makes attributes of the root span with this prefix tags of the trace
-
-
-@dataclass(slots=True)
-class _RequestTotals:
-    totals: Counter[str] = field(default_factory=Counter)
-    unfulfilled: list[str] = field(default_factory=list)  # ids of records
-    calls: int = 0
-
-
-_request: ContextVar[_RequestTotals | None] = ContextVar("traced_request", default=None)
 
 
 class Traces:
@@ -61,45 +47,43 @@ class Traces:
     @contextmanager
     def span(self, name: str, records: int) -> Iterator[Callable[[Any], None]]:
         """Traces a call within a traced request; yields a function that takes the call's result."""
-        request = _request.get()
-        if request is None or request.calls >= _MAX_CALLS:
+        info = current_request()
+        if not info.trace or info.calls >= _MAX_CALLS:
             yield lambda result: None
             return
-        request.calls += 1
+        info.calls += 1
         span = self.tracer.start_span(name, attributes=_as_json({"records": records}))
         try:
-            yield lambda result: self._record_result(span, result, request)
+            yield lambda result: self._record_result(span, result, info)
         except BaseException as error:
             span.set_status(Status(StatusCode.ERROR, type(error).__name__))
             raise
         finally:
             span.end()
 
-    def _record_result(self, span: trace.Span, result: ReplicaAnswers[Any] | Failure, request: _RequestTotals) -> None:
+    def _record_result(self, span: trace.Span, result: ReplicaAnswers[Any] | Failure, info: RequestInfo) -> None:
         if isinstance(result, Failure):
             span.set_status(Status(StatusCode.ERROR, result.code))
             return
-        _add_counts(span, result, request)
+        _add_counts(span, result, info)
         if seconds := result.verify_seconds:  # one span for all strict checks, which alternate with search steps
             end, parent = time.time_ns(), trace.set_span_in_context(span)
             self.tracer.start_span("verify", context=parent, start_time=end - int(seconds * 1e9)).end(end)
 
-    def middleware(self) -> Middleware:
-        return Middleware(TraceMiddleware, tracer=self.tracer)
+    def middleware(self, app: ASGIApp) -> ASGIApp:
+        """ASGI middleware inside `RequestContext`: one trace for each admitted request of `ROUTES`."""
 
+        async def traced_app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in ROUTES:
+                await self._trace(app, scope, receive, send)
+            else:
+                await app(scope, receive, send)
 
-class TraceMiddleware:
-    """ASGI middleware inside `RequestContext`: one trace for each admitted request of `ROUTES`."""
+        return traced_app
 
-    def __init__(self, app: ASGIApp, tracer: trace.Tracer) -> None:
-        self.app, self.tracer = app, tracer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = str(scope.get("path"))
-        if scope["type"] != "http" or scope["method"] != "POST" or route not in ROUTES:
-            await self.app(scope, receive, send)
-            return
-        info, request, body_bytes, started_at = current_request(), _RequestTotals(), 0, time.time_ns()
+    async def _trace(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        route = scope["path"]
+        info, body_bytes, failure, started_at = current_request(), 0, "", time.time_ns()
         root = self.tracer.start_span(f"POST {route}", context=trace.Context(), start_time=started_at)
         info.trace = format(root.get_span_context().trace_id, "032x")
 
@@ -113,31 +97,28 @@ class TraceMiddleware:
                     self.tracer.start_span("read", start_time=started_at, attributes=attributes).end()
             return message
 
-        token, failure = _request.set(request), ""
         try:
             with trace.use_span(root, record_exception=False, set_status_on_exception=False):
-                await self.app(scope, receive_traced, send)
+                await app(scope, receive_traced, send)
         except BaseException as error:
             failure = type(error).__name__
             raise
         finally:
-            _request.reset(token)
             if info.status not in _UNTRACED_STATUSES:
-                _describe(root, route, body_bytes, request, failure)
+                _describe(root, route, body_bytes, info, failure)
                 root.end()
 
 
-def _describe(root: trace.Span, route: str, body_bytes: int, request: _RequestTotals, failure: str) -> None:
-    info = current_request()
+def _describe(root: trace.Span, route: str, body_bytes: int, info: RequestInfo, failure: str) -> None:
     failed = info.outcomes.total() - info.outcomes["ok"]
-    counts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
+    counts = {"records": info.outcomes.total(), "failed": failed, **info.totals}
     yes_or_no = {False: "no", True: "yes"}
     tags = {"request": info.id, "route": route, "status": str(info.status), "failed": yes_or_no[failed > 0]}
-    if request.totals["texts"]:
-        tags["fulfilled"] = yes_or_no[request.totals["unfulfilled"] == 0]
-        tags["fallback"] = yes_or_no[request.totals["fallback"] > 0]
-    leading = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow truncates the column
-    outputs = {"status": info.status, **leading, **counts, "unfulfilled_ids": request.unfulfilled}
+    if info.totals["texts"]:
+        tags["fulfilled"] = yes_or_no[info.totals["unfulfilled"] == 0]
+        tags["fallback"] = yes_or_no[info.totals["fallback"] > 0]
+    leading = {name: info.totals[name] for name in ("unfulfilled", "fallback")}  # first: MLflow truncates the column
+    outputs = {"status": info.status, **leading, **counts, "unfulfilled_ids": info.unfulfilled}
     inputs = {"route": route, "bytes": body_bytes, "records": counts["records"]}
     root.set_attributes(_as_json(counts | {_TAG_PREFIX + name: value for name, value in tags.items()}))
     root.set_attributes(_as_json({"mlflow.spanInputs": inputs, "mlflow.spanOutputs": outputs}))
@@ -148,7 +129,7 @@ def _describe(root: trace.Span, route: str, body_bytes: int, request: _RequestTo
         root.set_status(StatusCode.OK)
 
 
-def _add_counts(span: trace.Span, result: ReplicaAnswers[Any], request: _RequestTotals) -> None:
+def _add_counts(span: trace.Span, result: ReplicaAnswers[Any], info: RequestInfo) -> None:
     counts: Counter[str] = Counter()
     for answer in result.answers:
         if isinstance(answer, Failure):
@@ -161,12 +142,12 @@ def _add_counts(span: trace.Span, result: ReplicaAnswers[Any], request: _Request
             counts["tokens"] += sum(len(text.text.split()) for text in answer)
             counts["fallback"] += sum(fact.fallback for fact in best.facts)
             counts["unfulfilled"] += not best.fulfilled
-            if not best.fulfilled and len(request.unfulfilled) < _MAX_IDS:
-                request.unfulfilled.append(best.id)
+            if not best.fulfilled and len(info.unfulfilled) < _MAX_IDS:
+                info.unfulfilled.append(best.id)
         elif isinstance(answer, list):
             counts["plans"] += len(answer)
     span.set_attributes(_as_json({"model": result.model, **counts}))
-    request.totals.update({name: count for name, count in counts.items() if not name.startswith("failed.")})
+    info.totals.update({name: count for name, count in counts.items() if not name.startswith("failed.")})
 
 
 def _as_json(attributes: Mapping[str, Any]) -> dict[str, str]:

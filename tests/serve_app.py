@@ -76,16 +76,10 @@ class Load:
     url: str
     clients: int = 3
     record: Callable[[str], dict[str, Any]] = unique_record
-    first_outcomes: Counter[str] = field(default_factory=Counter)
-    """Counts of the outcomes of first attempts: status code, or name of the connection error."""
-    answers: dict[str, bytes] = field(default_factory=dict)
-    """Response bodies of successful requests by key."""
-    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Bodies of all requests by key."""
-    attempts: list[tuple[float, str]] = field(default_factory=list)
-    """Time (monotonic) and outcome of each attempt."""
-    lost: list[str] = field(default_factory=list)
-    """The reason of each failed request."""
+    answers: dict[str, bytes] = field(default_factory=dict)  # response bodies of successful requests by key
+    attempts: list[tuple[float, int, str]] = field(default_factory=list)
+    """Time (monotonic), number in its request (from 0) and outcome (status, or name of the error) of each attempt."""
+    lost: list[str] = field(default_factory=list)  # the reason of each failed request
 
     def __enter__(self) -> Load:
         self._stop = threading.Event()
@@ -103,13 +97,13 @@ class Load:
 
     def wait_for_recovery(self, since: float) -> float:
         """Waits for five successive successes after `since`; returns the seconds from `since` to the last failure."""
-        until(lambda: [outcome for moment, outcome in self.attempts if moment > since][-5:] == ["200"] * 5, "recovery")
-        failed = [moment for moment, outcome in self.attempts if moment > since and outcome != "200"]
+        until(lambda: [result for at, _, result in self.attempts if at > since][-5:] == ["200"] * 5, "recovery")
+        failed = [at for at, _, result in self.attempts if at > since and result != "200"]
         return max(failed, default=since) - since
 
     def failures(self) -> Counter[str]:
         """The outcomes of failed first attempts."""
-        return Counter({outcome: count for outcome, count in self.first_outcomes.items() if outcome != "200"})
+        return Counter(outcome for _, number, outcome in self.attempts if number == 0 and outcome != "200")
 
     def _run(self) -> None:
         with httpx.Client(base_url=self.url, timeout=90) as client:
@@ -117,16 +111,13 @@ class Load:
                 self._ask(client, uuid.uuid4().hex)
 
     def _ask(self, client: httpx.Client, key: str) -> None:
-        self.requests[key] = {"records": [self.record(key)]}
-        for attempt in range(240):
+        for number in range(240):
             try:
-                answer = client.post("/v1/generate", json=self.requests[key])
+                answer = client.post("/v1/generate", json={"records": [self.record(key)]})
                 outcome = str(answer.status_code)
             except httpx.TransportError as error:
                 outcome = type(error).__name__
-            self.attempts.append((time.monotonic(), outcome))
-            if attempt == 0:
-                self.first_outcomes[outcome] += 1
+            self.attempts.append((time.monotonic(), number, outcome))
             if outcome == "200":
                 self.answers[key] = answer.content
                 return

@@ -72,7 +72,7 @@ export class Follower {
 
   handleFailure(error, attempt) {
     if (!error.retryable) {
-      this.setStatus({ kind: error.kind, message: error.message, field: error.problem.field });
+      this.setStatus({ kind: error.kind, message: error.message });
       return;
     }
     const seconds = Math.max(error.after ?? 0, Math.min(MAX_RETRY_DELAY_S, 0.5 * 2 ** attempt));
@@ -105,7 +105,7 @@ export class Follower {
     const options = doc.plan ? {} : level;
     const answer = Api.onlyAnswer(await turn.post("v1/generate", { records: [record], options }));
     const text = answer.texts[0];
-    return { text, groups: parse(text.plan, predicates), model: answer.model, notice, check: null };
+    return { text, groups: parse(text.plan, predicates), notice, check: null };
   }
 
   /** Requests the check of the text, and the log-probability of the record's most probable plan. */

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Faults
-from tests.browser.studio import LINK, PLAN, Studio
+from tests.browser.conftest import LINK, PLAN, Faults, Studio
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 UNKNOWN_PREDICATE = [["Silicon", "symbol", "Si"], ["Silicon", "flavour", "salty"], ["Silicon", "category", "metalloid"]]

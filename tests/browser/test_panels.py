@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agggen.datasets import load_records
-from tests.browser.studio import Studio
+from tests.browser.conftest import Studio
 
 
 def test_a_click_selects_another_plan(studio: Studio) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.studio import LINK, PLAN, Studio
+from tests.browser.conftest import LINK, PLAN, Studio
 
 FACTS = ("category | nonmetal", "discoveryYear | 1766", "meltingPoint | 14 K")
 

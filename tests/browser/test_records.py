@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.browser.studio import Studio
+from tests.browser.conftest import Studio
 
 TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
 HOSTILE = [

@@ -10,8 +10,7 @@ import pytest
 from agggen_platform.serving.config import serve_settings
 from agggen_platform.serving.keys import add_key, new_key
 from serve.local import local_app, running
-from tests.browser.conftest import Faults
-from tests.browser.studio import Studio
+from tests.browser.conftest import Faults, Studio
 from tests.processes import Running, free_ports
 
 GENERATE = "/v1/generate"

@@ -9,9 +9,7 @@ import pytest
 
 from agggen.bundle import fingerprint
 from agggen_platform.registry import Registry, register
-from agggen_platform.serving.deploy import Endpoint
-from agggen_platform.serving.errors import DeployError
-from agggen_platform.serving.follow import Follower
+from agggen_platform.serving.deploy import DeployError, Endpoint, Follower
 from agggen_platform.serving.target import Target
 from tests.processes import until
 from tests.serve_app import Load, replicas, serving

@@ -12,7 +12,7 @@ from agggen.records import Plan, Record
 from agggen_platform.bulk.rows import Counts, generation_of
 from agggen_platform.bulk.worker import BATCH_ROWS, BulkWorker, WorkerSettings
 from agggen_platform.client import Client, EndpointError
-from agggen_platform.client.parallel import in_parallel
+from agggen_platform.client.client import in_parallel
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import FinishedShard

@@ -63,8 +63,7 @@ def _serve_until_signal(config: ServeConfig, address: str | None, follow: float)
     import time
 
     from agggen.training.stopping import StopRequest
-    from agggen_platform.serving.deploy import Stopped, endpoint
-    from agggen_platform.serving.follow import Follower, check_followed
+    from agggen_platform.serving.deploy import Follower, Stopped, check_followed, endpoint
     from agggen_platform.serving.target import find_target
 
     if follow:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import chain, count, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -23,27 +26,31 @@ from agggen_platform.client.answers import (
     RecordLike,
     TextsAnswer,
 )
-from agggen_platform.client.errors import (
+from agggen_platform.client.transport import (
     AnswerError,
+    Attempts,
     DeadlineError,
     EndpointError,
     RefusedError,
+    Retry,
     UnavailableError,
+    call,
     describe_problem,
 )
-from agggen_platform.client.parallel import in_parallel
-from agggen_platform.client.transport import Attempts, Retry, call
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
 _MAX_REQUESTS = 64  # maximum concurrent requests of a stream
 _SECONDS_BETWEEN_QUERIES = 5.0  # seconds between queries of `records_at_once`
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 class Client:
     """Sends requests to an endpoint and waits for the answers. Thread-safe; a context manager.
 
     Requests are retried (`Retry`) if the endpoint is unreachable or busy, or lost the request; generation is
-    deterministic, so a retry returns the same texts. All methods raise the errors of `agggen_platform.client.errors`.
+    deterministic, so a retry returns the same texts. All methods raise subclasses of `EndpointError`.
     If only some records fail, their answers have the ``status`` "error". Options: serve/README.md.
     """
 
@@ -72,38 +79,30 @@ class Client:
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
         if timeout <= 0 or min(piece_records, 1 if concurrency is None else concurrency) < 1:
             raise ValueError("timeout, concurrency and piece_records must be above 0")
+        if not 0 < deadline < math.inf:
+            raise ValueError(f"the deadline must be a number of seconds above 0, not {deadline}")
         self.url = _checked_url(url)
         self._timeout, self._deadline, self._retry = timeout, deadline, retry or Retry()
         self._concurrency, self._piece_records = concurrency, piece_records
         self._http = httpx.Client(transport=transport, headers=_headers(key))
 
-    def generate(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
-    ) -> list[TextsAnswer | ErrorAnswer]:
+    def generate(self, records: Iterable[RecordLike], **options: Any) -> list[TextsAnswer | ErrorAnswer]:
         """Generates texts for records in one request (for many records: `stream`); follows the ``plan`` of a record."""
-        return self._request("/v1/generate", records, options, deadline)
+        return self._request("/v1/generate", records, options)
 
-    def plan(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
-    ) -> list[PlansAnswer | ErrorAnswer]:
+    def plan(self, records: Iterable[RecordLike], **options: Any) -> list[PlansAnswer | ErrorAnswer]:
         """The k most probable plans of each record, with their probabilities."""
-        return self._request("/v1/plan", records, options, deadline)
+        return self._request("/v1/plan", records, options)
 
-    def align(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None
-    ) -> list[AlignedAnswer | ErrorAnswer]:
+    def align(self, records: Iterable[RecordLike]) -> list[AlignedAnswer | ErrorAnswer]:
         """The triples that each fact of a record's ``text`` states."""
-        return self._request("/v1/align", records, {}, deadline)
+        return self._request("/v1/align", records, {})
 
-    def check(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None
-    ) -> list[CheckedAnswer | ErrorAnswer]:
+    def check(self, records: Iterable[RecordLike]) -> list[CheckedAnswer | ErrorAnswer]:
         """Checks each record's ``text`` for faults."""
-        return self._request("/v1/check", records, {}, deadline)
+        return self._request("/v1/check", records, {})
 
-    def stream(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
-    ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
+    def stream(self, records: Iterable[RecordLike], **options: Any) -> Iterator[TextsAnswer | ErrorAnswer]:
         """Texts for any number of records: one answer per record, in order; `index` is the position in `records`.
 
         Reads records lazily, `piece_records` at a time, and sends concurrent requests. A request that is too large for
@@ -113,7 +112,7 @@ class Client:
         def answers_to(numbered_batch: tuple[int, list[RecordLike]]) -> list[Any]:
             start, batch = numbered_batch
             try:
-                answers = self._request("/v1/generate", batch, options, deadline, start)
+                answers = self._request("/v1/generate", batch, options, start)
             except EndpointError as error:
                 if error.is_too_large and len(batch) > 1:
                     middle = len(batch) // 2
@@ -127,16 +126,15 @@ class Client:
         for answers in in_parallel(chain(first_two, batches), answers_to, width):
             yield from answers
 
-    def model(self, *, deadline: float | None = None) -> ModelDict:
+    def model(self) -> ModelDict:
         """The served model, its settings, and the limits of requests."""
-        return self._model(self._attempts(deadline))
+        return self._model(Attempts(self._retry, self._deadline, self._timeout))
 
     def width(self, records: int) -> Callable[[], int]:
         """Returns a function that returns how many requests of `records` records each should be concurrent now.
 
-        This is the constructor's `concurrency` if set. Otherwise it is the number of requests that contain
-        `ModelDict.records_at_once` records, which is queried every few seconds, plus one request to keep the generators
-        busy between two requests.
+        This is `concurrency` if set, else the requests that contain `ModelDict.records_at_once` records, which is
+        queried every few seconds, plus one request to keep the generators busy between two requests.
         """
         next_query, width = 0.0, self._concurrency or 1
 
@@ -161,23 +159,15 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _attempts(self, deadline: float | None) -> Attempts:
-        return Attempts(self._retry, self._deadline if deadline is None else deadline, self._timeout)
-
     def _model(self, attempts: Attempts) -> Any:
         return call(self._http, "GET", f"{self.url}/v1/model", attempts)
 
     def _request(
-        self,
-        path: str,
-        records: Iterable[RecordLike],
-        options: Mapping[str, Any],
-        deadline: float | None,
-        start: int = 0,
+        self, path: str, records: Iterable[RecordLike], options: Mapping[str, Any], start: int = 0
     ) -> list[Any]:
         """An answer per record, in order; raises EndpointError if all failed. `start`: the first record's index."""
         objects = [_object(record, index) for index, record in enumerate(records, start)]
-        attempts = self._attempts(deadline)
+        attempts = Attempts(self._retry, self._deadline, self._timeout)
         answers = self._send(path, objects, options, attempts)
         while retryable_indices := [index for index, answer in enumerate(answers) if _is_retryable(answer)]:
             problem = answers[retryable_indices[0]]["error"]
@@ -200,6 +190,37 @@ class Client:
         if not isinstance(answers, list) or not all(map(_is_answer, answers, count())) or len(answers) != len(records):
             raise AnswerError(f"POST {url}: expected {len(records)} answers in the order of the records")
         return answers
+
+
+def in_parallel(inputs: Iterator[P], function: Callable[[P], R], width: Callable[[], int]) -> Generator[R, None, None]:
+    """Applies `function` to all inputs, at most `width()` concurrently; yields the results in order.
+
+    At most ``2 * width()`` inputs are being processed or have buffered results.
+    """
+    pending: deque[Future[R]] = deque()
+    while True:
+        limit = width()
+        while len(pending) < 2 * limit and sum(not future.done() for future in pending) < limit:
+            if (next_input := next(inputs, None)) is None:
+                break
+            pending.append(_start(function, next_input))
+        if not pending:
+            return
+        yield pending.popleft().result()
+
+
+def _start(function: Callable[[P], R], argument: P) -> Future[R]:
+    """Runs `function` in a daemon thread; threads of an executor would delay the exit of the process."""
+    future: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(argument))
+        except BaseException as error:  # raised again by `Future.result`
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def _batches(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:

@@ -1,26 +1,77 @@
-"""Sends a request, and retries it with exponential backoff after transient failures until a deadline."""
+"""Requests that are retried with exponential backoff after transient failures, until a deadline, and their errors."""
 
 import json
-import math
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from agggen_platform.client.errors import (
-    AnswerError,
-    DeadlineError,
-    EndpointError,
-    FailedError,
-    RefusedError,
-    UnavailableError,
-    describe_problem,
-)
+from agggen.errors import AggGenError
 
 _TRANSIENT = (408, 429, 502, 503, 504)
 _DEADLINE_SHARE = 0.9  # the endpoint's deadline as a share of the timeout, so that it stops before the client does
+
+
+class EndpointError(AggGenError):
+    """Base of all errors of a client call."""
+
+    exit_code = 10
+
+    def __init__(
+        self,
+        message: str,
+        problem: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        members = problem or {}
+        self.problem = problem  # the endpoint's problem document (`ProblemDict`), if it sent one
+        self.status: int | None = members.get("status")
+        self.record: str | None = members.get("record")  # id of the record that caused the error
+        self.request_id: str | None = request_id or members.get("request_id")  # in the endpoint's logs
+        self.retry_after = retry_after  # seconds, from the header Retry-After
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the request was refused for its size; smaller parts of it may be accepted."""
+        return str((self.problem or {}).get("type")).endswith(":too-large")
+
+
+class RefusedError(EndpointError):
+    """The request is invalid; a retry would fail again."""
+
+    exit_code = 2
+
+
+class UnavailableError(EndpointError):
+    """In all attempts the endpoint was unreachable or busy, or lost the request; a later call may succeed."""
+
+
+class FailedError(EndpointError):
+    """An internal error of the endpoint; search its log for the request id."""
+
+
+class DeadlineError(EndpointError):
+    """The deadline of the call passed."""
+
+
+class AnswerError(EndpointError):
+    """The response is not an agggen endpoint's, or that of an incompatible version."""
+
+
+def describe_problem(problem: Mapping[str, Any]) -> str:
+    """A one-line message for a problem document."""
+    detail = str(problem.get("detail") or problem.get("title") or "no reason given")
+    record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")
+    location = [f"record {record!r}"] * (record is not None and repr(record) not in detail)
+    location += [f"field {field}"] * (field is not None)
+    prefix = f"{', '.join(location)}: " if location else ""
+    code = str(problem.get("type", "no code")).rpartition(":")[2]
+    return f"{prefix}{detail} ({code}, {problem.get('status')}{f', request {request}' if request else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +85,6 @@ class Retry:
     first_wait: float = 0.25  # seconds
     longest_wait: float = 10.0  # seconds; a longer Retry-After takes precedence
 
-    def __post_init__(self) -> None:
-        if self.attempts < 1 or not 0 <= self.first_wait <= self.longest_wait:
-            raise ValueError(f"attempts must be at least 1, and 0 <= first_wait <= longest_wait, not {self}")
-
     def wait(self, attempt: int, retry_after: float | None, draw: float) -> float:
         """Seconds between attempt number `attempt` (from 1) and the next; `draw`: a random number in [0, 1]."""
         longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
@@ -48,9 +95,7 @@ class Attempts:
     """Counts the attempts of a call and measures the time until its deadline."""
 
     def __init__(self, retry: Retry, deadline: float, timeout: float) -> None:
-        """`deadline`: seconds, above 0 (else ValueError), for all attempts; `timeout`: seconds per attempt."""
-        if not 0 < deadline < math.inf:
-            raise ValueError(f"the deadline must be a number of seconds above 0, not {deadline}")
+        """`deadline`: seconds for all attempts; `timeout`: seconds per attempt."""
         self._retry, self._seconds, self._timeout = retry, deadline, timeout
         self.restart()
 

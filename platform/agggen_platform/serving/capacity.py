@@ -7,13 +7,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from agggen.errors import AggGenError
 from agggen_platform.ray_cluster import workers_that_fit
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
-from agggen_platform.serving.errors import CapacityError
 
 # Planners and ingress need only a few milliseconds per record, so there is one of each for eight generators.
 GENERATORS_PER_PLANNER = 8
 _MAX_GENERATORS = 1000
+
+
+class CapacityError(AggGenError):
+    """The cluster has too few CPUs or GPUs for the endpoint, or another application is at its address."""
+
+    exit_code = 6
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def with_max_replicas(config: ServeConfig, nodes: Sequence[Mapping[str, float]])
 
     ``update=beside`` reserves resources for one more replica of each deployment: new ones start before old ones stop.
     """
-    generator, spare = config.generator, 1 if config.update == "beside" else 0
+    generator, spare = config.generator, int(config.update == "beside")
     replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
     cluster = sum(_resources_of(nodes), Resources())
     reserved = one_replica_each(config) if spare else Resources()

@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 from agggen.config import load_config
-from agggen.errors import ConfigError, check_minima
-from agggen_platform.serving.errors import PortError
+from agggen.errors import AggGenError, ConfigError, check_minima
+
+
+class PortError(AggGenError):
+    """A port that the endpoint needs is taken."""
+
+    exit_code = 5
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Runs an endpoint: starts Ray Serve if necessary, and deploys, updates and removes the application.
+"""Runs an endpoint: starts Ray Serve if necessary, deploys, updates and removes the application, follows an alias.
 
-As with ``serve deploy``, Serve imports and builds the application on the cluster; identical arguments change nothing.
+As with ``serve deploy``, Serve imports and builds the application on the cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agggen.config import resolved
-from agggen.errors import ConfigError
+from agggen.errors import AggGenError, BundleError, ConfigError
 from agggen_platform.ray_cluster import connected, starts_cluster
 from agggen_platform.ray_private import (
     cluster_nodes,
@@ -25,11 +25,12 @@ from agggen_platform.ray_private import (
     serve_address,
     wait_for_proxies,
 )
-from agggen_platform.serving.capacity import check_fits, local_cpus, one_replica_each, with_max_replicas
+from agggen_platform.registry import Registry, is_model_address, parse_address
+from agggen_platform.registry.address import SCHEME, ModelAddress
+from agggen_platform.serving.capacity import CapacityError, check_fits, local_cpus, one_replica_each, with_max_replicas
 from agggen_platform.serving.config import HttpConfig, ServeConfig
-from agggen_platform.serving.errors import CapacityError, DeployError
 from agggen_platform.serving.keys import check_keys_required
-from agggen_platform.serving.target import Target
+from agggen_platform.serving.target import Target, check_target, find_target
 
 APPLICATION = "agggen"
 """The application's name. Its route is ``/``, so a cluster can have only one endpoint."""
@@ -41,6 +42,12 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
 Stop = Callable[[], bool]
+
+
+class DeployError(AggGenError):
+    """The replicas of a bundle do not start."""
+
+    exit_code = 3
 
 
 class Stopped(Exception):
@@ -119,9 +126,8 @@ class Endpoint:
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
         """Deploys the bundle and waits until its replicas run; until then, Serve keeps serving the previous bundle.
 
-        If the new replicas do not start, deploys the previous bundle again and raises DeployError.
-
-        Raises CapacityError if another application has the route ``/``, and Stopped if `stop` returned True.
+        Raises CapacityError if another application has the route ``/``, Stopped if `stop` returned True, and
+        DeployError, after deploying the previous bundle again, if the new replicas do not start.
         """
         previous = self.target
         self._apply(target)
@@ -152,19 +158,15 @@ class Endpoint:
 
         if not ray.is_initialized() or serve_address() is None:  # already shut down
             return
-        if self.target is not None:
-            self._drain(self.target)
+        if self.target is not None:  # Serve stops all deployments simultaneously: first finish active requests
+            self._apply(self.target, {"name": "Ingress", "user_config": {"closed": True}})
+            deadline = time.monotonic() + self.config.limits.longest_deadline_s
+            while self.state().status != "RUNNING" and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
         if self._started_serve and not self._other_applications():
             serve.shutdown()
         elif self._deployed:
             serve.delete(APPLICATION)
-
-    def _drain(self, target: Target) -> None:
-        """Closes the ingress and waits for its active requests, because Serve stops all deployments simultaneously."""
-        self._apply(target, {"name": "Ingress", "user_config": {"closed": True}})
-        deadline = time.monotonic() + self.config.limits.longest_deadline_s
-        while self.state().status != "RUNNING" and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
         """Reports changes of the application's status; must be called regularly."""
@@ -205,7 +207,7 @@ class Endpoint:
                 raise DeployError(f"the endpoint does not start: {state.reason}")
             if time.monotonic() - last_note_at > _SECONDS_BETWEEN_NOTES:
                 last_note_at = time.monotonic()
-                self._say(f"replicas are starting ({self._describe_replicas()})")
+                self._say("the replicas are still starting")
             time.sleep(_POLL_SECONDS)
         deadline = time.monotonic() + _PROXY_SECONDS
         while (proxies := serve.status().proxies.values()) and "HEALTHY" not in proxies:
@@ -216,17 +218,52 @@ class Endpoint:
             time.sleep(_POLL_SECONDS)
         wait_for_proxies()
 
-    def _describe_replicas(self) -> str:
-        from ray import serve
 
-        application = serve.status().applications.get(APPLICATION)
-        if application is None or not application.deployments:
-            return "testing the bundle"
-        states = (
-            f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in deployment.replica_states.items())
-            for name, deployment in application.deployments.items()
-        )
-        return "; ".join(states)
+class Follower:
+    """Deploys the bundle of an alias whenever the alias moves."""
+
+    def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
+        self._address = check_followed(config)
+        self._config, self._endpoint, self._say = config, endpoint, say
+        self._refused_address: str | None = None  # the address of a version that failed its self-test
+        self._reported_failure = ""
+
+    def check(self, stop: Stop = lambda: False) -> bool:
+        """Deploys the alias's bundle if the alias has moved, and returns whether it did; reports a failure once."""
+        try:
+            deployed, failure = self._update(stop), ""
+        except AggGenError as error:
+            deployed, failure = False, f"{error}; the previous bundle stays in service"
+        if failure and failure != self._reported_failure:
+            self._say(failure)
+        self._reported_failure = failure
+        return deployed
+
+    def _update(self, stop: Stop) -> bool:
+        address, served = f"{SCHEME}{Registry().version(self._address)}", self._endpoint.target
+        if address == self._refused_address or (served is not None and address == served.display_address):
+            return False
+        try:
+            target = find_target(replace(self._config, bundle=address))
+            check_target(target)  # before anything changes on the cluster
+            if not self._reported_failure:  # not for a retry after a reported failure
+                self._say(f"{self._config.bundle} is {address} now")
+            self._endpoint.deploy(target, stop)
+        except (BundleError, DeployError):  # other errors may be transient
+            self._refused_address = address
+            raise
+        self._refused_address = None
+        self._say(f"serving {address} ({target.fingerprint[:12]})")
+        return True
+
+
+def check_followed(config: ServeConfig) -> ModelAddress:
+    """The alias to follow; raises ConfigError if `config.bundle` is not an alias, or the bundle is pinned."""
+    if not is_model_address(config.bundle) or not (address := parse_address(config.bundle)).alias:
+        raise ConfigError(f"--follow needs a registry alias, like models:/agggen@champion; not {config.bundle}")
+    if config.fingerprint is not None or config.shown_as is not None:
+        raise ConfigError("--follow serves every version that the alias names: remove fingerprint and shown_as")
+    return address
 
 
 def application_of(config: ServeConfig) -> dict[str, Any]:

@@ -34,10 +34,7 @@ class Target:
 def find_target(config: ServeConfig) -> Target:
     """Resolves, downloads and verifies the bundle of the configuration.
 
-    Raises:
-        BundleError: there is no bundle, it was modified, or its fingerprint is not `config.fingerprint`.
-        RegistryError: the model, version or alias does not exist, or there is no registry.
-        StorageError: the store refused access or did not answer.
+    Raises BundleError (missing, modified, or not `config.fingerprint`), RegistryError and StorageError.
     """
     source, display_address, expected_fingerprint = config.bundle, config.shown_as, config.fingerprint
     if is_model_address(config.bundle):

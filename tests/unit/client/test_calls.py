@@ -20,7 +20,6 @@ from agggen_platform.client import (
     FailedError,
     RefusedError,
     Retry,
-    UnavailableError,
 )
 from agggen_platform.client.transport import retry_after
 from tests.unit.client.conftest import (
@@ -100,7 +99,7 @@ def test_an_error_has_the_members_of_the_problem() -> None:
     with pytest.raises(RefusedError) as caught:
         client_of(Script(failure)).generate([RECORD])
     error = caught.value
-    assert (error.status, error.record, error.field, error.request_id, error.exit_code) == (422, "a", "plan", "r-1", 2)
+    assert (error.status, error.record, error.request_id, error.exit_code) == (422, "a", "r-1", 2)
     assert error.problem is not None and error.problem["errors"] == errors
 
 
@@ -110,18 +109,9 @@ def test_the_client_waits_for_retry_after_unless_the_deadline_is_earlier(waits: 
     (wait,) = waits
     assert 7 <= wait <= 7 + QUICK.first_wait
     with pytest.raises(DeadlineError, match="it is busy") as caught:
-        client_of(Script(busy)).generate([RECORD], deadline=5)
+        client_of(Script(busy), deadline=5).generate([RECORD])
     assert caught.value.status == 429
     assert len(waits) == 1
-
-
-def test_attempts_are_limited(waits: list[float]) -> None:
-    script = Script(problem(503, "lost", retryable=True))
-    with pytest.raises(UnavailableError, match="it is lost"):
-        client_of(script).generate([RECORD])
-    assert len(script.requests) == QUICK.attempts
-    with pytest.raises(UnavailableError, match="connection refused"):
-        client_of(Script(httpx.ConnectError("connection refused"))).model()
 
 
 def test_a_timeout_of_the_last_attempt_at_the_deadline_is_a_deadline_error() -> None:
@@ -130,13 +120,13 @@ def test_a_timeout_of_the_last_attempt_at_the_deadline_is_a_deadline_error() -> 
         raise httpx.ReadTimeout("", request=request)
 
     with pytest.raises(DeadlineError, match="no answer within"):
-        client_of(late, retry=Retry(attempts=1)).generate([RECORD], deadline=0.05)
+        client_of(late, retry=Retry(attempts=1), deadline=0.05).generate([RECORD])
 
 
 def test_the_deadline_includes_all_attempts() -> None:
     for deadline in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="deadline"):
-            client_of(Script(answer_all)).generate([RECORD], deadline=deadline)
+            Client(URL, deadline=deadline)
 
     def slow(request: httpx.Request) -> httpx.Response:
         time.sleep(0.05)
@@ -150,8 +140,8 @@ def test_the_deadline_includes_all_attempts() -> None:
 
 def test_the_timeout_of_an_attempt_ends_with_the_deadline_of_the_call() -> None:
     script = Script(answer_all)
-    client_of(script, timeout=50).generate([RECORD], deadline=8)
-    client_of(script, timeout=5).generate([RECORD], deadline=8)
+    client_of(script, timeout=50, deadline=8).generate([RECORD])
+    client_of(script, timeout=5, deadline=8).generate([RECORD])
     first, second = (request.extensions["timeout"]["read"] for request in script.requests)
     assert 0 < first <= 8
     assert second == 5
@@ -256,9 +246,3 @@ def test_waits_grow_to_a_bound_and_respect_retry_after(attempt: int, minimum: fl
     assert wait >= (minimum or 0)
     assert 0.125 <= wait <= max(10, (minimum or 0) + 0.25)
     assert retry.wait(attempt + 1, minimum, draw) >= wait
-
-
-@pytest.mark.parametrize("settings", [{"attempts": 0}, {"first_wait": -1}, {"first_wait": 3, "longest_wait": 1}])
-def test_invalid_retry_settings_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must"):
-        Retry(**settings)  # type: ignore[arg-type]

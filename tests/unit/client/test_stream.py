@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count, islice
 from typing import Any
 
@@ -86,20 +86,6 @@ def test_a_problem_document_of_a_gateway_needs_no_type() -> None:
 def test_an_invalid_record_is_named_by_its_index_in_the_stream() -> None:
     with pytest.raises(RefusedError, match="record 3 must be an object"):
         list(client_of(answer_all, piece_records=3).stream([*records(3), "x"]))
-
-
-def test_records_are_read_lazily() -> None:
-    read = 0
-
-    def endless() -> Iterator[dict[str, Any]]:
-        nonlocal read
-        while True:
-            read += 1
-            yield {"triples": []}
-
-    answers = list(islice(client_of(answer_all, piece_records=5).stream(endless()), 12))
-    assert [answer["index"] for answer in answers] == list(range(12))
-    assert read <= 20
 
 
 @pytest.mark.parametrize("fails", [False, True])

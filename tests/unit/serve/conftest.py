@@ -17,8 +17,7 @@ from serve.local import LocalHandle, running
 from serve.planner import PlannerReplica
 from tests.processes import free_ports
 from tests.tiny_models import save_tiny_bundle
-from tests.unit.serve.http_calls import CONFIG, Ask
-from tests.unit.serve.stub_engine import StubEngine
+from tests.unit.serve.http_calls import CONFIG, Ask, StubEngine
 
 
 def save_tiny_model(path: Path, seed: int = 5) -> Path:
@@ -80,8 +79,3 @@ def stub() -> StubEngine:
 @pytest.fixture
 def ask_stub(stub: StubEngine) -> Ask:
     return Ask(api(stub, CONFIG))
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "keys.txt"

@@ -1,7 +1,7 @@
-"""HTTP and ASGI calls to applications in this process, asynchronous tests, example records."""
+"""HTTP and ASGI calls to applications in this process, a stub of the engine, asynchronous tests, example records."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
@@ -10,9 +10,13 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp, Message, Scope
 
+from agggen.generation.config import InferenceConfig
+from agggen.generation.results import Generation, PlannedRecord, WrittenFact
+from agggen.records import Plan
 from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from agggen_platform.serving.keys import add_key, new_key
 from serve.api import api
+from serve.engine import Failure, Job, Result
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -122,3 +126,67 @@ def problem(response: httpx.Response) -> dict[str, Any]:
     members: dict[str, Any] = response.json()
     assert members["status"] == response.status_code
     return members
+
+
+def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
+    return lambda own: config
+
+
+CARD = {
+    **{"fingerprint": "ab12", "address": "toy", "largest_group": 3, "inference": {"plans": 5}},
+    "metrics": {"loss": 1.5, "odd": float("nan")},
+}
+
+
+class StubEngine:
+    """Answers each record with its id. `failures`: by id; `error`: of all calls; calls wait for `hold`."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, Failure] = {}
+        self.error: Exception | None = None
+        self.models: dict[str, str] = {}  # fingerprints by record id, if different from the card's
+        self.hold: asyncio.Event | None = None
+        self.calls: list[list[Any]] = []
+        self.seconds: list[float] = []  # the deadline of each call
+        self.begun = self.cancelled = 0  # counts of records
+
+    async def _called(self, work: Sequence[Any], seconds: float) -> None:
+        self.calls.append(list(work))
+        self.seconds.append(seconds)
+        self.begun += len(work)
+        try:
+            if self.hold is not None:
+                await self.hold.wait()
+        except asyncio.CancelledError:
+            self.cancelled += len(work)
+            raise
+        if self.error is not None:
+            raise self.error
+
+    def _answered(self, name: str, value: Any) -> Any:
+        return self.failures.get(name) or Result(value, self.models.get(name, "ab12"))
+
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Any]:
+        await self._called(jobs, seconds)
+        texts = []
+        for job in jobs:
+            plan, name = job.plan or Plan((job.record.predicates,)), job.record.id
+            fact = WrittenFact(0, len(name) + 2, plan.predicates, ())
+            texts.append(Generation(name, f"{name}-0", plan, -0.5, "exact", -1.5, -2.0, (fact,), ()))
+        return [self._answered(text.id, [text]) for text in texts]
+
+    async def plan(self, jobs: Sequence[Job], seconds: float, k: int) -> list[Any]:
+        await self._called(jobs, seconds)
+        plans = [[PlannedRecord(Plan((job.record.predicates,)), None, "exact")] * k for job in jobs]
+        return [self._answered(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
+
+    async def card(self) -> dict[str, Any]:
+        if self.error is not None:
+            raise self.error
+        return CARD
+
+    async def records_at_once(self) -> int:
+        return 64
+
+    async def ready(self) -> dict[str, Any]:
+        return await self.card()

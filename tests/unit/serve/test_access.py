@@ -1,21 +1,28 @@
-"""Access and admission: keys, host names, body sizes, concurrent requests."""
+"""Access and admission: the keys file and `agggen serve-key`, host names, body sizes, concurrent requests."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import HttpConfig, LimitsConfig, SecurityConfig, ServeConfig
+from agggen_platform.serving.keys import parse_keys, read_keys
 from serve.api import api
 from serve.errors import Problem
-from serve.limits import Admission, StreamBody, StreamBuffer
+from serve.reading import Admission, StreamBody, StreamBuffer
 from serve.security import KeyRing, key_ring
+from tests.command import Run
 from tests.unit.serve.http_calls import (
     NDJSON,
     Ask,
     Server,
+    StubEngine,
     asynchronous,
     client,
     issue,
@@ -27,9 +34,13 @@ from tests.unit.serve.http_calls import (
     scope,
     until,
 )
-from tests.unit.serve.stub_engine import StubEngine
 
 REQUEST = {"json": {"records": records("a")}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.txt"
 
 
 @pytest.fixture
@@ -86,10 +97,7 @@ def test_listening_beyond_loopback_requires_keys(file: Path, key: str, host: str
         ring(file)
 
 
-LOCAL = [
-    *("localhost", "localhost:8000", "LOCALHOST:8000", "studio.internal"),
-    *("127.0.0.1:8000", "127.1.2.3", "[::1]:8000"),
-]
+LOCAL = ["localhost", "localhost:8000", "LOCALHOST", "studio.internal", "127.0.0.1:8000", "127.1.2.3", "[::1]:8000"]
 ELSEWHERE = [
     *("", "evil.example", "localhost.evil.example", "localhost@evil.example", "evil.example@localhost"),
     *("127.0.0.1.evil.example", "0.0.0.0:8000", "192.168.1.7", "[::]", "[::1", "localhost:port"),
@@ -120,34 +128,24 @@ def test_cross_origin_requests_are_refused(ask_stub: Ask, stub: StubEngine) -> N
     assert not stub.calls
 
 
-COMPRESSED = [("generate", "gzip"), ("generate", "identity, br"), ("generate:stream", "ZSTD")]
-
-
-@pytest.mark.parametrize(("name", "length"), [("generate", "101"), ("generate", "9" * 900), ("generate:stream", "201")])
-def test_bodies_of_an_announced_length_above_the_limit_are_refused_before_they_arrive(
-    stub: StubEngine, name: str, length: str
-) -> None:
-    app = limited(stub, body_bytes=100, stream_bytes=200).app
-    assert Server().status_of(app, scope(f"/v1/{name}", {"content-length": length})) == 413
-
-
-@pytest.mark.parametrize(("name", "encoding"), COMPRESSED)
-def test_compressed_bodies_are_refused_before_they_arrive(ask_stub: Ask, name: str, encoding: str) -> None:
-    assert Server().status_of(ask_stub.app, scope(f"/v1/{name}", {"content-encoding": encoding})) == 415
-
-
 @pytest.mark.parametrize(
-    ("body", "limits", "status"),
+    ("name", "headers", "body", "status"),
     [
-        ([b" " * 99, b"xx"], {"body_bytes": 100}, 413),  # the body never ends
-        ([b'{"records"'], {"deadline_s": 0.05}, 504),
+        ("generate", {"content-length": "101"}, [], 413),
+        ("generate", {"content-length": "9" * 900}, [], 413),
+        ("generate:stream", {"content-length": "201"}, [], 413),
+        ("generate", {"content-encoding": "gzip"}, [], 415),
+        ("generate", {"content-encoding": "identity, br"}, [], 415),
+        ("generate:stream", {"content-encoding": "ZSTD"}, [], 415),
+        ("generate", {}, [b" " * 99, b"xx"], 413),
+        ("generate", {}, [b'{"records"'], 504),
     ],
-    ids=["long", "late"],
 )
-def test_reading_stops_at_a_body_that_is_too_long_or_late(
-    stub: StubEngine, body: list[bytes], limits: dict[str, float], status: int
+def test_long_compressed_and_late_bodies_are_refused_before_they_have_arrived(
+    stub: StubEngine, name: str, headers: dict[str, str], body: list[bytes], status: int
 ) -> None:
-    assert Server(*map(part, body)).status_of(limited(stub, **limits).app, scope()) == status
+    app = limited(stub, body_bytes=100, stream_bytes=200, deadline_s=0.3).app
+    assert Server(*map(part, body)).status_of(app, scope(f"/v1/{name}", headers)) == status
 
 
 async def collected(chunks: AsyncIterator[bytes]) -> bytes:
@@ -218,3 +216,143 @@ async def test_shutdown_refuses_new_requests_and_finishes_active_ones(stub: Stub
         await asyncio.wait_for(closing, 20)
         admission.closed = False
         assert (await http.post("/v1/generate", **REQUEST)).status_code == 200
+
+
+HASH = "sha256:" + "ab" * 32
+
+
+def test_a_key_is_long_random_and_only_its_hash_is_in_the_file(file: Path) -> None:
+    names = ["alice", "bob", "alice"]
+    keys = [issue(file, name) for name in names]
+    assert len(set(keys)) == 3 and all(len(key) > 40 for key in keys)
+    assert not any(key in file.read_text() for key in keys)
+    ring, alice = KeyRing(file), keys[0].encode()
+    assert [ring.name_of(key.encode()) for key in keys] == names
+    for wrong in (b"", b"alice", alice[:-1], alice + b"x", b"x" * 100_000, b"\xff\x00"):
+        assert ring.name_of(wrong) is None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_new_file_has_mode_0600_and_one_that_others_may_write_to_is_refused(file: Path, mode: int) -> None:
+    before = os.umask(0)
+    try:
+        issue(file, "alice")
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(mode)
+    for access in (lambda: read_keys(file), lambda: issue(file, "mallory")):
+        with pytest.raises(ConfigError, match="chmod go-w"):
+            access()
+    file.chmod(0o644)  # group-readable, as in a Kubernetes volume
+    assert [key.name for key in read_keys(file)] == ["alice"]
+
+
+def test_comments_and_blank_lines_are_read() -> None:
+    keys = parse_keys(f"# keys\n\nalice {HASH}  # for tests\nbob sha256:{'cd' * 32}\n", "keys")
+    assert [key.name for key in keys] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("alice", "expected NAME sha256:HEX"),
+        ("alice agk_secret", "64 lower-case hexadecimal"),
+        (f"alice {HASH} more", "expected NAME sha256:HEX"),
+        (f"al/ice {HASH}", "a name must consist of at most 64 letters"),
+        (f"alice {HASH[:-1]}", "64 lower-case hexadecimal"),
+        (f"alice {HASH.upper()}", "64 lower-case hexadecimal"),
+        (f"alice {HASH}\nbob {HASH}", "'alice' already has this key"),
+    ],
+)
+def test_the_error_names_a_malformed_line(line: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^keys, line \d: .*{reason}") as refused:
+        parse_keys(line, "keys")
+    assert "agk_secret" not in str(refused.value)  # a secret, entered by mistake
+
+
+def test_a_missing_file_and_one_that_is_not_text_are_refused(file: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        read_keys(file)
+    file.write_bytes(b"\xff\xfe")
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        read_keys(file)
+
+
+@given(st.text())
+def test_any_text_is_parsed_or_a_config_error(text: str) -> None:
+    try:
+        keys = parse_keys(text, "keys")
+    except ConfigError:
+        return
+    assert parse_keys("\n".join(map(str, keys)), "again") == keys
+
+
+def test_a_changed_file_takes_effect_within_a_second(file: Path) -> None:
+    now = [100.0]
+    alice = issue(file, "alice").encode()
+    ring = KeyRing(file, lambda: now[0])
+    bob = issue(file, "bob").encode()
+    assert ring.name_of(bob) is None
+    now[0] += 1.1
+    assert ring.name_of(bob) == "bob"
+    file.write_text("# nobody\n")
+    now[0] += 1.1
+    assert ring.name_of(alice) is None and ring.name_of(bob) is None
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "malformed": lambda file: file.write_text("alice agk_secret\n"),
+    "missing": lambda file: file.unlink(),
+    "writable": lambda file: file.chmod(0o666),
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
+    file: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object]
+) -> None:
+    now = [100.0]
+    alice = issue(file, "alice").encode()
+    ring = KeyRing(file, lambda: now[0])
+    damage(file)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            now[0] += 1.1
+            assert ring.name_of(alice) == "alice"
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "last valid keys" in message and "agk_secret" not in message
+    file.unlink(missing_ok=True)
+    bob = issue(file, "bob").encode()
+    now[0] += 1.1
+    assert ring.name_of(bob) == "bob" and ring.name_of(alice) is None
+
+
+def test_serve_key_prints_a_key_and_its_line_or_adds_the_line_to_a_file(run: Run, file: Path) -> None:
+    code, out, _ = run("serve-key", "alice")
+    key, line = out.splitlines()
+    file.write_text(line + "\n")
+    file.chmod(0o600)
+    assert code == 0 and KeyRing(file).name_of(key.encode()) == "alice"
+    bob = run("serve-key", "bob", "--file", file)[1].strip()
+    assert KeyRing(file).name_of(bob.encode()) == "bob"
+    assert [key.name for key in read_keys(file)] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("a b",), 2),
+        (("",), 2),
+        (("a", "--file", "broken"), 2),
+        (("a", "--file", "open"), 2),
+        (("a", "--file", "no/such/folder"), 5),
+    ],
+)
+def test_invalid_input_is_refused_and_no_key_is_printed(run: Run, arguments: tuple[str, ...], code: int) -> None:
+    for name, text, mode in (("broken", "rubbish\n", 0o600), ("open", "", 0o666)):
+        Path(name).write_text(text)
+        Path(name).chmod(mode)
+    status, out, error = run("serve-key", *arguments)
+    assert (status, out) == (code, "") and error

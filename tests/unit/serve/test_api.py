@@ -16,8 +16,7 @@ from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.local import LocalHandle
 from serve.planner import PlannerReplica
-from tests.unit.serve.http_calls import SILICON, Ask, limited, problem
-from tests.unit.serve.stub_engine import StubEngine
+from tests.unit.serve.http_calls import SILICON, Ask, StubEngine, limited, problem
 
 
 def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
@@ -167,7 +166,7 @@ def test_options_reach_the_engine_and_default_to_those_of_the_model(ask_stub: As
     assert (config.level, config.plans, config.planner, config.ablation) == (2, 7, "two-stage", "random-order")
     assert (config.beam.beam, config.seed, config.verify) == (4, 9, "off")
     assert (default.n_best, default.complete, default.plan) == (1, False, None)
-    for own in (stub.served.inference, InferenceConfig(plans=2, plan_weight=0.5)):  # for any bundle
+    for own in (InferenceConfig(), InferenceConfig(plans=2, plan_weight=0.5)):  # for any bundle
         assert default.settings(own) == own
 
 
@@ -224,7 +223,6 @@ def test_a_deadline_is_bounded(stub: StubEngine, requested: str | None, longest:
 def test_the_model_card_has_the_limits_of_the_server(ask_stub: Ask) -> None:
     card = ask_stub("/v1/model", "GET").json()
     assert (card["fingerprint"], card["largest_group"], card["inference"]["plans"]) == ("ab12", 3, 5)
-    assert (card["predicates"], card["predicate_names"]) == (2, ["category", "symbol"])
     assert card["metrics"] == {"loss": 1.5, "odd": None}
     assert card["limits"]["records"] == 256
 

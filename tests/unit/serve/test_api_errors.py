@@ -1,4 +1,4 @@
-"""Errors of the HTTP interface: kind, status, field, and whether a retry may help; strict JSON."""
+"""Errors of the HTTP interface: kind, status, field, and whether a retry may help; strict JSON; generated requests."""
 
 import asyncio
 import json
@@ -6,11 +6,19 @@ from typing import Any
 
 import httpx
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.specs.openapi import checks
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serve.engine import Failure, ModelCard
+from agggen.records import Plan
+from agggen_platform.serving.config import LimitsConfig, SecurityConfig, ServeConfig
+from serve.api import api
+from serve.engine import Failure
 from serve.errors import DETAIL_CHARS, Problem, printable
-from tests.unit.serve.http_calls import JSON, NDJSON, SILICON, Ask, limited, problem, records
-from tests.unit.serve.stub_engine import StubEngine
+from serve.handles import HandleEngine
+from tests.unit.serve.http_calls import CONFIG, JSON, NDJSON, SILICON, Ask, StubEngine, limited, problem, records
 
 
 def test_a_request_fails_only_if_all_of_its_records_fail(ask_stub: Ask, stub: StubEngine) -> None:
@@ -49,9 +57,8 @@ def test_internal_errors_are_hidden_from_clients(ask_stub: Ask, stub: StubEngine
 
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/generate:stream"])
 def test_the_deadline_also_limits_the_wait_for_the_model_card(ask_stub: Ask, stub: StubEngine, address: str) -> None:
-    async def silent() -> ModelCard:
+    async def silent() -> None:
         await asyncio.sleep(600)
-        raise AssertionError
 
     stub.card = silent
     headers = {"X-Deadline-Seconds": "0.05"} | (NDJSON if address.endswith("stream") else JSON)
@@ -122,26 +129,20 @@ def test_the_error_of_an_invalid_record_names_its_field(ask_stub: Ask, record: A
     ("body", "status", "message"),
     [
         (b"", 400, "empty"),
-        (b"  \n", 400, "empty"),
         (b'{"a": "\xff"}', 400, "byte 0xff at position 8"),
         ('{"a": 1}'.encode("utf-16"), 400, "byte 0xff at position 1"),
         (b'{"a": NaN}', 400, "NaN is not a JSON number"),
-        (b"[-Infinity]", 400, "-Infinity is not a JSON number"),
         (b"[1e400]", 400, "1e400 is too large"),
         (b"[" + b"9" * 5000 + b"]", 400, "4300 digits"),
         (b'{"a": 1, "b": {"c": 1, "c": 2}}', 400, "the key 'c' twice"),
         (b'{"a": 1,\n "b"}', 400, "line 2, column 5"),
-        (b'{"a": "\x01"}', 400, "line 1, column 8"),
-        (b'["' + b"a" * 10, 400, "line 1, column 2"),
         (b"[" + b" " * 50_000, 400, "the body is not JSON"),
         (b"[" * 60_000, 400, "too deeply"),
-        (b'{"a":' * 60_000, 400, "too deeply"),
         (b"[1] [2]", 400, "line 1, column 5"),
         (b"[" + b"[],{}," * 35_000 + b"1]", 413, "lists and objects"),
         (b"[]", 422, "must be a JSON object"),
         (b"{}", 422, "records"),
         (b'{"records": []}', 422, "at least 1"),
-        (b'{"records": {}}', 422, "list"),
         (b'{"record": []}', 422, "records"),
         (b'{"records": [1], "options": []}', 422, "options"),
     ],
@@ -197,3 +198,93 @@ def test_unknown_addresses_and_methods_are_problems(ask_stub: Ask) -> None:
     assert problem(ask_stub("/v1/nothing", "GET"))["status"] == 404
     wrong = ask_stub("/v1/generate", "GET")
     assert (problem(wrong)["status"], wrong.headers["Allow"]) == (405, "POST")
+
+
+def no_server_error(context: Any, response: Any, case: Any) -> None:
+    """Check: no status 5xx, except 504 if the case sets a deadline."""
+    assert response.status_code < 500 or (response.status_code == 504 and "X-Deadline-Seconds" in case.headers)
+
+
+CHECKS = [
+    *(no_server_error, checks.status_code_conformance, checks.content_type_conformance),
+    *(checks.response_headers_conformance, checks.response_schema_conformance),
+    *(checks.unsupported_method, checks.allow_header_conformance),
+]
+"""Without the check that schema-valid bodies are accepted, since a plan must also fit its record."""
+
+
+@schemathesis.serializer("application/x-ndjson")
+def _unchanged(context: Any, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+CONTRACT = ServeConfig(
+    bundle="tiny",
+    limits=LimitsConfig(plans=3, beam=3, n_best=3),
+    security=SecurityConfig(hosts=("testserver",)),  # the test client's host name
+)
+
+
+SERVED: list[ASGIApp] = []
+"""The tested application; schemathesis needs a reference to it before the fixture `engine` exists."""
+
+
+async def served(scope: Scope, receive: Receive, send: Send) -> None:
+    await SERVED[-1](scope, receive, send)
+
+
+@pytest.fixture
+def _application(engine: HandleEngine) -> None:
+    SERVED.append(api(engine, CONTRACT))
+
+
+schema = schemathesis.openapi.from_dict(api(StubEngine(), CONTRACT).openapi())
+schema.app = served
+
+
+@schema.parametrize()
+@settings(
+    max_examples=10, derandomize=True, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@pytest.mark.usefixtures("_application")
+def test_answers_conform_to_the_document(case: schemathesis.Case) -> None:
+    case.call_and_validate(checks=CHECKS)
+
+
+ODD = [
+    *("\t\n\r", "a\tb\nc", "\x7f", "\u2028\u2029", "\u200b", "\ufeff", "e\u0301" * 50, "\U0010ffff", "שלום"),
+    "👩‍👩‍👧‍👦" * 20,
+    *("1" * 400, "-1e999", "١٢٣", "²½", "31/02/2020", "0000-00-00", "[a] [b]", '"', "a]b", "|", "__subject__", "<unk>"),
+    *("%s{}", "a" * 650, "a " * 320),
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_values_cause_no_internal_error(ask: Ask, value: str) -> None:
+    triples = [[value, "symbol", "Si"], ["Si", value, "x"], ["Si", "name", value], ["Si", value, value]]
+    for name, record in (
+        ("generate", {"triples": triples}),
+        ("plan", {"triples": triples}),
+        ("align", {"triples": SILICON["triples"], "text": value}),
+        ("align", {"triples": triples, "text": f"{value} is Si"}),
+    ):
+        response = ask(f"/v1/{name}", json={"records": [record]})
+        refusable = name == "align" or not value.strip()
+        assert response.status_code == 200 or (refusable and response.status_code == 422), response.text
+        for answer in response.json().get("answers", []):
+            for result in answer.get("plans", []) + answer.get("texts", []):
+                assert str(Plan.parse(result["plan"])) == result["plan"]
+
+
+STUBBED = Ask(api(StubEngine(), CONFIG))
+
+
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    data=st.binary(max_size=200),
+    name=st.sampled_from(["generate", "plan", "generate:stream"]),
+    kind=st.sampled_from(["application/json", "application/x-ndjson", "application/json;charset=utf-8", "\u00ff/;;="]),
+)
+def test_arbitrary_bytes_cause_no_internal_error(data: bytes, name: str, kind: str) -> None:
+    response = STUBBED(f"/v1/{name}", content=data, headers={"Content-Type": kind.encode("latin-1")})
+    assert response.status_code < 500, response.text

@@ -21,6 +21,7 @@ from tests.unit.serve.http_calls import (
     SILICON,
     Ask,
     Server,
+    StubEngine,
     asynchronous,
     limited,
     part,
@@ -30,7 +31,6 @@ from tests.unit.serve.http_calls import (
     scope,
     until,
 )
-from tests.unit.serve.stub_engine import StubEngine
 
 CONFIG = ServeConfig(bundle="toy", limits=LimitsConfig(window=16, line_bytes=1000), batch=BatchConfig(records=4))
 

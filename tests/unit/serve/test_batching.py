@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agggen_platform.serving.config import BatchConfig
 from serve.batching import Batcher, Traits
 from serve.engine import Failure
-from serve.meters import Metrics
+from serve.observe import Metrics
 from tests.unit.serve.http_calls import LONG, asynchronous, until
 
 
@@ -133,15 +133,6 @@ async def test_a_failing_item_fails_without_the_others_and_without_details(caplo
     assert batcher.consecutive_failures == 0
     assert codes(await batcher.submit([-1, -2], LONG)) == ["internal"] * 2
     assert batcher.consecutive_failures == 2
-
-
-@asynchronous
-async def test_missing_answers_of_a_batch_are_failures() -> None:
-    batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
-    assert await batcher.submit([1, 2], LONG) == [1, 1]  # retried item by item
-    broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
-    assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
-    assert broken.consecutive_failures == 2
 
 
 @pytest.mark.parametrize(

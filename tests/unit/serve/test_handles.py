@@ -207,9 +207,9 @@ async def test_an_endpoint_stays_ready_after_its_generators_loaded_and_were_scal
     present = [GeneratorState(0, False), GeneratorState(0, True), GeneratorState(0, False)]
     engine = HandleEngine(Replicas(lambda: card), generator, config(), lambda: present.pop(0))
     with pytest.raises(Problem, match="no generator is ready"):  # while the first generator is loading
-        await engine.ready(5)
+        await engine.ready()
     for _ in range(3):
-        assert await engine.ready(5) is card
+        assert await engine.ready() is card
     assert generator.calls == []
 
 

@@ -11,17 +11,14 @@ from fastapi import FastAPI
 from agggen.corpora.elements import elements_records
 from agggen.errors import ConfigError
 from agggen_platform.client import Client
-from agggen_platform.serving.config import HttpConfig, SecurityConfig, ServeConfig
-from agggen_platform.serving.errors import PortError
+from agggen_platform.serving.config import HttpConfig, PortError, SecurityConfig, ServeConfig
 from agggen_platform.serving.keys import add_key, new_key
-from serve.api import api
+from serve.api import STUDIO, api
 from serve.handles import HandleEngine
 from serve.local import local_app, running
-from serve.page import FOLDER
 from serve.planner import EXAMPLES, examples_of
 from tests.processes import free_ports
-from tests.unit.serve.http_calls import SILICON, Ask
-from tests.unit.serve.stub_engine import StubEngine
+from tests.unit.serve.http_calls import SILICON, Ask, StubEngine
 
 
 def test_the_page_and_its_resources_come_from_the_endpoint(ask: Ask) -> None:
@@ -36,7 +33,7 @@ def test_the_page_and_its_resources_come_from_the_endpoint(ask: Ask) -> None:
             assert answer.status_code == 200 and answer.headers["x-content-type-options"] == "nosniff"
             loaded.add(name)
             todo += [f"studio/{other}" for other in re.findall(r'from "\./([^"]+)"', answer.text)]
-    assert loaded == {f"studio/{path.name}" for path in FOLDER.iterdir()} - {"studio/index.html"}
+    assert loaded == {f"studio/{path.name}" for path in STUDIO.iterdir()} - {"studio/index.html"}
 
 
 def test_the_policy_forbids_markup_scripts_and_other_hosts(ask: Ask) -> None:
@@ -48,7 +45,7 @@ def test_the_policy_forbids_markup_scripts_and_other_hosts(ask: Ask) -> None:
 
 
 def test_scripts_neither_create_html_from_strings_nor_store_keys_beyond_the_tab() -> None:
-    for path in FOLDER.glob("*.js"):
+    for path in STUDIO.glob("*.js"):
         text = path.read_text(encoding="utf-8")
         unsafe = re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
         kept = set(re.findall(r"localStorage\.\w+\(([^,)]+)", text))
@@ -65,16 +62,16 @@ def test_the_page_can_be_turned_off_and_needs_no_key(engine: HandleEngine, tmp_p
 
 def test_examples_are_of_the_test_split_of_the_bundles_corpus() -> None:
     examples = examples_of({"corpus": {"name": "elements", "train": "train", "dev": "dev", "test": "test"}})
-    ids = [record.id for record in elements_records("test")]
-    assert (examples.corpus, examples.split) == ("elements", "test")
-    assert 20 < len(examples.records) <= EXAMPLES and {record.id for record in examples.records} < set(ids)
+    ids = {record.id for record in elements_records("test")}
+    assert (examples["corpus"], examples["split"]) == ("elements", "test")
+    assert 20 < len(examples["records"]) <= EXAMPLES and {record["id"] for record in examples["records"]} < ids
 
 
 @pytest.mark.parametrize("name", ["private.csv", "/etc/passwd", "../elements", None, ["elements"]])
 def test_examples_are_never_read_from_a_file_that_a_bundle_names(name: object) -> None:
-    assert examples_of({"corpus": {"name": name, "test": "test"}}).records == ()
-    assert examples_of({"corpus": {"name": "elements", "test": name}}).records == ()
-    assert examples_of({}).records == examples_of({"corpus": name}).records == ()
+    corpora = [{"name": name, "test": "test"}, {"name": "elements", "test": name}, name]
+    for config in ({}, *({"corpus": corpus} for corpus in corpora)):
+        assert examples_of(config) == {"corpus": "", "split": "", "records": []}
 
 
 def test_an_endpoint_in_one_process_answers_and_frees_its_port(serve_config: ServeConfig) -> None:

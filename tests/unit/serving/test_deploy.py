@@ -1,7 +1,8 @@
-"""Deployment without starting Ray: the served bundle, application arguments, following an alias, start and end."""
+"""Deployment without starting Ray: resources, the served bundle, application arguments, following an alias."""
 
-from collections.abc import Iterator
+import os
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,14 @@ from agggen.config import load_config
 from agggen.errors import AggGenError, BundleError, ConfigError
 from agggen_platform.ray_cluster import Cluster
 from agggen_platform.registry import Registry, register
-from agggen_platform.serving import deploy, follow
+from agggen_platform.serving import deploy
+from agggen_platform.serving.capacity import (
+    CapacityError,
+    check_fits,
+    local_cpus,
+    with_max_replicas,
+)
 from agggen_platform.serving.config import SecurityConfig, ServeConfig
-from agggen_platform.serving.errors import DeployError
 from agggen_platform.serving.target import Target, check_target, find_target, settings_of
 from agggen_platform.storage.errors import StorageError
 from tests.unit.serve.conftest import save_tiny_model
@@ -76,9 +82,9 @@ def test_an_application_contains_its_configuration(bundle: Path) -> None:
 def test_only_an_alias_can_be_followed() -> None:
     for address in ("runs/a/bundle", "s3://models/a", "models:/agggen/3"):
         with pytest.raises(ConfigError, match="needs a registry alias"):
-            follow.check_followed(ServeConfig(address))
+            deploy.check_followed(ServeConfig(address))
     with pytest.raises(ConfigError, match="remove fingerprint and shown_as"):
-        follow.check_followed(ServeConfig("models:/agggen@champion", fingerprint="ab"))
+        deploy.check_followed(ServeConfig("models:/agggen@champion", fingerprint="ab"))
 
 
 class Endpoint:
@@ -101,7 +107,7 @@ class Endpoint:
     [
         ([StorageError("no answer"), StorageError("no answer")], [False, False, True], 3),
         ([BundleError("broken")], [False] * 3, 1),
-        ([DeployError("broken")], [False] * 3, 1),
+        ([deploy.DeployError("broken")], [False] * 3, 1),
     ],
 )
 def test_a_deployment_is_retried_unless_the_bundle_is_broken(
@@ -111,9 +117,9 @@ def test_a_deployment_is_retried_unless_the_bundle_is_broken(
     attempts: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follow, "check_target", lambda target: None)  # passes its self-test
+    monkeypatch.setattr(deploy, "check_target", lambda target: None)  # passes its self-test
     endpoint, notes = Endpoint(*errors), list[str]()
-    follower = follow.Follower(champion, endpoint, notes.append)  # type: ignore[arg-type]
+    follower = deploy.Follower(champion, endpoint, notes.append)  # type: ignore[arg-type]
     assert [follower.check() for _ in range(3)] == deployed
     assert endpoint.attempts == attempts
     assert endpoint.target.display_address == f"models:/agggen/{int(deployed[-1])}"
@@ -122,14 +128,14 @@ def test_a_deployment_is_retried_unless_the_bundle_is_broken(
 
 
 @pytest.fixture
-def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def joined(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A fake cluster of another process on which Serve runs at `address`; `nodes` are its nodes."""
     cluster = SimpleNamespace(address=("127.0.0.1", 8000), nodes=[{"CPU": 4.0}])
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     monkeypatch.setattr(deploy, "connected", lambda *_, **__: nullcontext(Cluster(cpus=4, gpus=0, local=False)))
     monkeypatch.setattr(deploy, "cluster_nodes", lambda: cluster.nodes)
     monkeypatch.setattr(deploy, "serve_address", lambda: cluster.address)
-    yield cluster
+    return cluster
 
 
 def test_an_endpoint_may_need_nodes_that_the_autoscaler_adds(joined: SimpleNamespace) -> None:
@@ -145,3 +151,68 @@ def test_an_endpoint_whose_serve_was_shut_down_ends_without_an_error(joined: Sim
     with deploy.endpoint(config(), "auto") as endpoint:
         endpoint.target = Target("b", "b", "ab12")
         joined.address = None
+
+
+def test_one_setting_of_a_role_keeps_its_other_defaults() -> None:
+    """Regression: `ingress.max_replicas=4` reset the other defaults of ingress and planner."""
+    chosen, usual = config("ingress.max_replicas=4", "planner.min_replicas=2", "planner.max_replicas=4"), config()
+    assert chosen.ingress == replace(usual.ingress, max_replicas=4)
+    assert chosen.planner == replace(usual.planner, min_replicas=2, max_replicas=4)
+
+
+@pytest.mark.parametrize("name", ["ingress", "planner"])
+def test_deployments_that_answer_probes_do_not_scale_to_zero(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}\.min_replicas must be at least 1"):
+        config(f"{name}.min_replicas=0")
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "reason"),
+    [
+        ((), [{"CPU": 2.0}], None),
+        ((), [{"CPU": 1.0}, {"CPU": 1.0}], None),
+        ((), [{"CPU": 1.5}], "the endpoint needs 2 CPUs, but the cluster has 1.5 CPUs"),
+        (("generator.min_replicas=0",), [{"CPU": 1.5}], "the endpoint needs 2 CPUs"),  # also scaled to zero
+        (("generator.cpus=4",), [{"CPU": 3.0}, {"CPU": 3.0}], "a replica of the generator needs 4 CPUs"),
+        (("generator.gpus=1",), [{"CPU": 64.0}], "needs 1 CPUs and 1 GPUs, but the largest node"),
+        (("generator.gpus=1",), [{"CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0}], None),
+        (("generator.gpus=1", "generator.min_replicas=2", "generator.max_replicas=2"), [{"CPU": 9.0, "GPU": 1.0}],
+         "the cluster has 9 CPUs and 1 GPUs"),
+    ],
+)  # fmt: skip
+def test_an_endpoint_that_does_not_fit_is_refused(
+    settings: tuple[str, ...], nodes: list[dict[str, float]], reason: str | None
+) -> None:
+    with pytest.raises(CapacityError, match=reason) if reason else nullcontext():
+        check_fits(config(*settings), nodes)
+
+
+NODE = {"CPU": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "replicas"),  # maxima of ingress, planner, generator
+    [
+        ((), [], (1, 1, 1)),
+        ((), [{"CPU": 2.0}], (1, 1, 1)),
+        ((), [NODE], (1, 1, 5)),  # an update needs one additional replica each
+        (("update=replace",), [NODE], (1, 1, 7)),
+        ((), [NODE] * 2, (2, 2, 12)),  # one ingress and planner for every eight generators
+        (("generator.cpus=5",), [NODE] * 4, (1, 1, 3)),  # one generator per node
+        (("generator.gpus=1",), [NODE | {"GPU": 4.0}], (1, 1, 3)),
+        (("generator.min_replicas=9",), [NODE], (2, 2, 9)),
+        (("generator.max_replicas=2", "planner.max_replicas=3"), [NODE] * 9, (1, 3, 2)),
+        (("generator.max_replicas=20",), [NODE] * 9, (3, 3, 20)),
+    ],
+)
+def test_unset_maxima_follow_the_room_of_the_cluster(
+    settings: tuple[str, ...], nodes: list[dict[str, float]], replicas: tuple[int, int, int]
+) -> None:
+    chosen = with_max_replicas(config(*settings), nodes)
+    assert (chosen.ingress.max_replicas, chosen.planner.max_replicas, chosen.generator.max_replicas) == replicas
+
+
+def test_a_local_cluster_has_room_for_all_replicas_twice() -> None:
+    assert local_cpus(config("generator.max_replicas=100")) == 202
+    with pytest.raises(CapacityError, match="this machine has"):
+        local_cpus(config(f"generator.cpus={(os.cpu_count() or 1) + 2}"))
