@@ -33,8 +33,7 @@ class Model:
     """A trained model; not thread-safe.
 
     Each method takes a record and returns a result, or takes several records (a list, DataFrame, Arrow table or file)
-    and returns `Results` in the order of the records. Keyword arguments of `plan` and `generate` override the
-    bundle's inference settings for the call; `settings` describes them and their errors.
+    and returns `Results` in their order. Keyword arguments of `plan` and `generate` override the bundle's `settings`.
     """
 
     def __init__(self, bundle: Bundle, path: Path, device: str = "cpu") -> None:
@@ -47,11 +46,7 @@ class Model:
         return self.bundle.encoder.predicates[1:]
 
     def settings(self, overrides: Sequence[str] = (), **settings: Any) -> InferenceConfig:
-        """The bundle's inference settings with changes: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``.
-
-        Raises:
-            ConfigError: a setting is unknown or has an invalid value.
-        """
+        """The bundle's inference settings with changes: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``."""
         all_overrides = [*overrides_of(self.bundle.inference), *overrides, *as_overrides(settings)]
         return load_config(InferenceConfig, None, all_overrides)
 
@@ -77,9 +72,7 @@ class Model:
             n_best: number of texts per record; if more than 1, each result is `Results` of these texts, best first.
             complete: whether the model adds the predicates that `plan` lacks.
 
-        Raises:
-            PlanError: a plan does not fit its record.
-            RecordError: a record has too many triples.
+        Raises PlanError if a plan does not fit its record, RecordError if a record has too many triples.
         """
         all_records, is_single = _record_list(records)
         plans = [plan] * len(all_records) if plan is None or isinstance(plan, str | Plan) else list(plan)
@@ -135,10 +128,7 @@ def load_model(address: Path | str, device: str = "cpu") -> Model:
             registry, ``models:/NAME@ALIAS``.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
-    Raises:
-        BundleError: there is no bundle, or it was modified.
-        ConfigError: the device is not available.
-        RegistryError, StorageError: the registry or store fails.
+    Raises BundleError if there is no bundle, or it was modified.
     """
     path = bundle_folder(address)
     return Model(load_bundle(path), path, device)
@@ -162,18 +152,15 @@ def train(
     Args:
         data: any source of `load_dataset` with the splits train and dev.
         preset: ``auto`` (``tiny``, ``small`` or ``medium``, by the number of texts), a preset's name, or a YAML file.
-        output: the run's folder.
         callbacks: called in both stages (`agggen.training.callbacks.Callback`).
         progress: whether to print progress on standard error, or a function that is called with each `TrainingEvent`.
         max_reject_share: fraction of a split's records and texts that may be rejected (``OUTPUT/rejects.jsonl``).
         settings: override the preset: ``training={"seed": 2}, model={"width": 64}``.
 
     Raises:
-        BundleError: ``OUTPUT/bundle`` exists but is not a bundle.
         ConfigError: a preset or setting is unknown, or `output` contains a run with other data or settings.
         CorpusError: the data cannot be read, or too many records are rejected.
-        StoppedError: a signal interrupted training; the same call continues the run.
-        TrainingError: see `agggen.errors.TrainingError`.
+        StoppedError, TrainingError: see `agggen.errors`.
     """
     dataset = training_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
@@ -201,12 +188,9 @@ def adapt(
     Args:
         model: a model or its address (`load_model`). The model is not changed; its fingerprint is stored in the new
             bundle as ``bundle.sources["start"]``.
-        data: see `train`.
+        data, callbacks, progress, max_reject_share: see `train`.
         replay: the corpus to mix in. [default: the model's training corpus, if available]
-        output, callbacks, progress, max_reject_share: see `train`.
         settings: override the settings of the bundle and of the preset ``adapt``; the model's sizes cannot change.
-
-    Raises the errors of `load_model` and `train`.
     """
     address = model.path if isinstance(model, Model) else model
     note = print_to_stderr if progress is True else lambda message: None

@@ -37,8 +37,8 @@ from agggen.text import Vocabulary
 from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
+# The folders of the bundles that agggen ships, by name; the names are valid addresses. `make bundle` trains them.
 SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
-"""Folders of the bundles that agggen ships, by name; the names are valid addresses. `make bundle` trains them."""
 T = TypeVar("T")
 _REQUIRED_KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
@@ -68,12 +68,7 @@ class Bundle:
         return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
-        """The segmenter for texts without facts.
-
-        Raises:
-            ConfigError: the bundle names an AllenNLP archive, whose loading runs code of its author, and `run_archives`
-                is False; or the segmenter cannot be loaded.
-        """
+        """The segmenter for texts without facts; ConfigError if it is an AllenNLP archive and not `run_archives`."""
         if self.segmenter.source == "allennlp" and not run_archives:
             archive = self.segmenter.allennlp.archive if self.segmenter.allennlp else "none"
             raise ConfigError(
@@ -169,10 +164,10 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
     if not (Path(path) / "bundle.json").is_file():
         raise BundleError(f"{path} is a critic, not a model that generates texts; give a bundle of `agggen train`")
     description = read_json(Path(path) / "bundle.json")
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        version = description.get("format") if isinstance(description, dict) else None
+    version = description.get("format") if isinstance(description, dict) else None
+    if version != FORMAT:
         raise BundleError(f"{path} has bundle format {version}; this version reads {FORMAT}")
-    return description
+    return dict(description)
 
 
 def load_bundle(path: Path | str) -> Bundle:

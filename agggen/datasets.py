@@ -118,9 +118,7 @@ def load_dataset(
         columns: the columns of a table that are not predicates: ``id``, ``subject``, ``text`` (one or more), ``split``,
             ``category``, ``ignore``; and ``rename``, a mapping from columns to their predicates (see `Columns`).
 
-    Raises:
-        CorpusError: the source or a split does not exist, a file cannot be read, or there are too few records to be
-            divided.
+    Raises CorpusError if the source or a split does not exist or cannot be read, or has too few records to be divided.
     """
     if isinstance(source, Dataset):
         return source

@@ -31,18 +31,14 @@ def evaluate(
     """Generates texts for records and scores texts, plans and alignments.
 
     Args:
-        model: a model or its address.
         data: records with references, or a dataset with the split `split`.
-        split: the split to evaluate, if `data` is a dataset.
         limit: number of records to evaluate, from the beginning of the split; 0: all.
         protocol: one of `agggen.evaluation.protocols`. [default: that of the corpus's published scores]
         metrics: names of metrics of the protocol. [default: all]
         run_archives: see `Bundle.fact_segmenter`.
         settings: inference settings, see `Model.settings`.
 
-    Raises:
-        CorpusError: no record has a reference text.
-        ConfigError: a setting, protocol or metric is unknown, or cannot be computed on this machine.
+    Raises CorpusError if no record has a reference text, ConfigError if a metric cannot be computed on this machine.
     """
     loaded_model = model if isinstance(model, Model) else load_model(model)
     is_dataset = isinstance(data, Dataset | str | Path)
@@ -85,14 +81,11 @@ def score(
     """Scores the texts of any system.
 
     Args:
-        texts: one per record.
         references: the reference or references of each text; or records with references (any source of
             `load_records`), which adds scores for the records' values.
         protocol, metrics: see `agggen.evaluation.protocols`.
 
-    Raises:
-        AggGenError: the numbers of texts and references differ, a text has no reference, or the protocol or a metric
-            is unknown.
+    Raises AggGenError if the numbers of texts and references differ, or a text has no reference.
     """
     is_table = isinstance(references, str | Path) or hasattr(references, "columns")
     entries = load_records(references) if is_table else list(references)

@@ -24,23 +24,11 @@ class PredicateUse:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A likely error: how often it occurs, and its first examples."""
-
-    problem: str
-    count: int
-    examples: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.problem}: {self.count:,}, such as {'; '.join(self.examples)}"
-
-
-@dataclass(frozen=True)
 class Examination:
     """The result of `examine`."""
 
     predicates: dict[str, PredicateUse]  # the predicates of the training records, by descending number of texts
-    findings: tuple[Finding, ...]
+    findings: list[str]  # likely errors: the problem, how often it occurs, and its first examples
     n_checked_texts: int  # number of checked training texts
 
 
@@ -70,12 +58,12 @@ def examine(data: Dataset) -> Examination:
         hallucinations += [f"{words!r} (record {record.id})" for words in result.invented]
     return Examination(
         dict(sorted(uses.items(), key=lambda item: (-item[1].n_texts, item[0]))),
-        tuple(_findings(data, uses, hallucinations)),
+        _findings(data, uses, hallucinations),
         len(sampled_pairs),
     )
 
 
-def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinations: Sequence[str]) -> Iterable[Finding]:
+def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinations: Sequence[str]) -> list[str]:
     rejects = [str(reject) for split_rejects in data.rejects.values() for reject in split_rejects]
     missing_values = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.missing]
     by_frequency = sorted(uses.items(), key=lambda item: item[1].n_texts)
@@ -94,7 +82,11 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinations: Sequ
         ("records with the same triples in several splits", _in_several_splits(triples)),
         ("texts in several splits", _in_several_splits(texts)),
     ]
-    return [Finding(problem, len(items), tuple(items[:_MAX_EXAMPLES])) for problem, items in examples_of if items]
+    return [
+        f"{problem}: {len(examples):,}, such as {'; '.join(examples[:_MAX_EXAMPLES])}"
+        for problem, examples in examples_of
+        if examples
+    ]
 
 
 def _in_several_splits(items: Iterable[tuple[str, Record, object]]) -> list[str]:

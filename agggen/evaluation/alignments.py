@@ -26,10 +26,7 @@ def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
 def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, SegmentStatistics]:
     """Precision, recall, F1 and accuracy in percent, with the paper's definitions.
 
-    Triples without a gold fact are not counted.
-
-    Raises:
-        AggGenError: no triple has a gold fact.
+    Triples without a gold fact are not counted; AggGenError if no triple has a gold fact.
     """
     counts = []
     for facts, gold_facts in zip(predicted, gold, strict=True):

@@ -45,13 +45,8 @@ def plan_statistics(
     As in the paper, ``_max`` is the mean over inputs of the score with the best reference, and ``_avg`` is the mean
     over all pairs of plan and reference. Tau ignores plans and references of a single group, which have no order.
     ``human_...`` compares the references of an input with each other; ``human_nmi_max`` uses only inputs with at least
-    three references, if there are any.
-
-    Args:
-        predicates: of each input's record. [default: all predicates of its references]
-
-    Raises:
-        PlanError: a plan has a predicate that is not in its record.
+    three references, if there are any. `predicates` are those of each input's record, by default all predicates of its
+    references; PlanError if a plan has others.
     """
     if predicates is None:
         predicates = [dict.fromkeys(name for plan in gold for name in plan.predicates) for gold in references]

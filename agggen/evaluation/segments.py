@@ -77,12 +77,7 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 def non_blank_references(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """The non-blank references of each text. Texts may be empty.
-
-    Raises:
-        AggGenError: there are no texts, the numbers of texts and reference lists differ, a text has no reference, or
-            its references are a string instead of a list.
-    """
+    """The non-blank references of each text, which may be empty; AggGenError if a text has no list of references."""
     if len(hypotheses) != len(references):
         raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")
     if not hypotheses:

@@ -60,10 +60,7 @@ def paired_bootstrap(
     """Paired bootstrap: the 95 % interval of the difference of two systems, and a two-sided test.
 
     The p-value is the fraction of samples whose difference deviates from the samples' mean by at least the observed
-    difference.
-
-    Raises:
-        AggGenError: the statistics are of different metrics or texts.
+    difference. Raises AggGenError if the statistics are of different metrics or texts.
     """
     if first.rows.shape != second.rows.shape:
         raise AggGenError(f"the systems have {len(first.rows)} and {len(second.rows)} texts; they need the same texts")

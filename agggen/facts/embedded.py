@@ -15,11 +15,7 @@ TAGGER_FOLDER = Path(__file__).with_name("tagger_model")
 
 
 class EmbeddedFrames:
-    """A frame source with the shipped tagger, which is loaded on first use, once per process.
-
-    Raises:
-        BundleError: a file of the tagger is missing or modified (raised on first use).
-    """
+    """A frame source with the shipped tagger, which is loaded on first use, once per process."""
 
     name = "embedded"
 

@@ -1,6 +1,8 @@
 """Bundles: lossless round trip, no pickles; modified and inconsistent files are refused."""
 
+import errno
 import json
+import resource
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +21,7 @@ from agggen.errors import BundleError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record, Reference, Triple
+from agggen.tensors import save_tensors
 from agggen.verification.learning import learn
 from tests.tiny_models import tiny_bundle
 
@@ -202,3 +205,20 @@ def test_a_generator_on_another_device_has_its_own_model(saved: Path) -> None:
     second = bundle.generator("meta")
     assert {parameter.device.type for parameter in second.model.parameters()} == {"meta"}
     assert first.generate(RECORDS) == expected
+
+
+def test_a_failed_write_raises_oserror_and_keeps_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # maximum file size in bytes
+    try:
+        with pytest.raises(OSError) as caught:
+            save_tensors(path, {"a": torch.ones(2)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(path))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+    assert path.read_bytes() == b"old"
+    with pytest.raises(FileNotFoundError):
+        save_tensors(tmp_path / "nowhere" / "x", {})

@@ -15,8 +15,7 @@ import torch
 
 from agggen.errors import BundleError
 from agggen.facts.tagger.decode import Tags, best_frames, tags_of
-from agggen.facts.tagger.features import Features, batch_by_length, collate_words
-from agggen.facts.tagger.model import TaggerConfig, TaggerModel
+from agggen.facts.tagger.model import Features, TaggerConfig, TaggerModel, batch_by_length, collate_words
 from agggen.files import read_json, sha256_of
 
 FORMAT = 1
@@ -73,11 +72,7 @@ def tagger_fingerprint(path: Path | str) -> str:
 
 
 def load_tagger(path: Path | str) -> RoleTagger:
-    """Reads a tagger after its files are checked (`tagger_fingerprint`).
-
-    Raises:
-        BundleError: a file is missing or was modified, the files are inconsistent, or the format version differs.
-    """
+    """Reads a tagger; BundleError if its files are missing, modified, inconsistent or of another format version."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

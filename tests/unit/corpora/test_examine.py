@@ -22,18 +22,21 @@ def test_likely_errors_are_reported_with_examples() -> None:
     result = examine(load_dataset(rows))
     uses = {name: (use.n_texts, len(use.missing)) for name, use in result.predicates.items()}
     assert uses == {"director": (28, 1), "genre": (1, 0)}
-    by_problem = {finding.problem: finding for finding in result.findings}
-    assert "record '41': a cell has the type bytes" in str(by_problem["rows that could not be read"])
-    assert by_problem["records without a text"].examples == ("33",)
-    assert by_problem["values without a word in a text"].examples == ("director 'Scott' (record 30)",)
+    by_problem = dict(finding.split(": ", 1) for finding in result.findings)
+    assert "record '41': a cell has the type bytes" in by_problem["rows that could not be read"]
     hallucinated = by_problem["numbers and names in texts that the record lacks"]
-    assert {example.partition(" ")[0] for example in hallucinated.examples} >= {"'Malta'", "'1977'"}
-    assert by_problem["predicates with fewer than 20 training texts"].examples == ("genre (1)",)
-    assert by_problem["predicates that are not in training"].examples == ("price",)
-    assert by_problem["records with the same triples in several splits"].examples == ("train 0, dev 0",)
-    assert by_problem["texts in several splits"].count == 1
+    assert "'Malta'" in hallucinated and "'1977'" in hallucinated
+    expected = {
+        "records without a text": "1, such as 33",
+        "values without a word in a text": "1, such as director 'Scott' (record 30)",
+        "predicates with fewer than 20 training texts": "1, such as genre (1)",
+        "predicates that are not in training": "1, such as price",
+        "records with the same triples in several splits": "1, such as train 0, dev 0",
+        "texts in several splits": "1, such as train 0, dev 0",
+    }
+    assert by_problem.items() >= expected.items()
 
 
 def test_clean_data_have_no_findings() -> None:
     rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
-    assert examine(load_dataset({"train": rows[:20], "dev": rows[20:]})).findings == ()
+    assert examine(load_dataset({"train": rows[:20], "dev": rows[20:]})).findings == []

@@ -12,9 +12,14 @@ import numpy as np
 import pytest
 
 from agggen.errors import AggGenError
-from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
-from agggen.evaluation.java import run_lines
-from agggen.evaluation.meteor import meteor_score, meteor_statistics
+from agggen.evaluation.java import (
+    cider_statistics,
+    meteor_score,
+    meteor_statistics,
+    ptb_tokens,
+    rouge_l_statistics,
+    run_lines,
+)
 from tests.unit.score_files import needs_java, score_texts
 
 COUNTS = " ".join(["1.0"] * 23)

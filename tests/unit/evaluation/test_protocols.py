@@ -10,9 +10,8 @@ import pytest
 import sacrebleu
 
 from agggen.errors import AggGenError
-from agggen.evaluation.nist import mteval_tokens
 from agggen.evaluation.protocols import PROTOCOLS, challenge_tokens, measure
-from agggen.evaluation.text_metrics import bleu_statistics, multi_bleu_statistics
+from agggen.evaluation.text_metrics import bleu_statistics, mteval_tokens, multi_bleu_statistics
 from tests.unit.score_files import score_texts
 
 TEXTS = ["The Fig is a cheap pub near the river.", "It serves Thai food, doesn't it?", "Ann was born in Rome in 1990."]

@@ -1,14 +1,72 @@
-"""Segmentation by a frame source: one call per batch, with distinct sentences."""
+"""Segmentation by a frame source: words with offsets, frames of BIO tags, one call per batch."""
 
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agggen.errors import AggGenError
-from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Frame, Tokens
+from agggen.facts.framed import FrameSegmenter, split_sentences
+from agggen.facts.frames import Frame, Phrase, Tokens, frame_of_tags
 from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import sentence
+
+WORDS = ["Ann", "doesn't", "it's", "U.S.", "F.C.", "3,800.5", "O'Brien", "18R/36L", "\u00e9", "e\u0301", "\u00bd"]
+MARKS = ["(", ")", '"', "'", "\u201c", "\u2019", "-", "--", "\u2014", ".", ",", "..."]
+PIECES = st.sampled_from(WORDS + MARKS)
+TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=20).map(" ".join), st.lists(PIECES, max_size=20).map("".join))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ann's dog doesn't bark.", "Ann 's dog does n't bark ."),
+        ("He can\u2019t; they\u2019ll see.", "He ca n\u2019t ; they \u2019ll see ."),
+        ("It has 3,800.5 m and No. 5.", "It has 3,800.5 m and No . 5 ."),
+        ("A.F.C. Fylde (the U.S. club)", "A.F.C. Fylde ( the U.S. club )"),
+        ('the 16,000-seat "Arena"...', 'the 16,000 - seat " Arena " ...'),
+        ("O'Brien and D'Angelo's", "O'Brien and D'Angelo 's"),
+        ("\u00c6thelwald\u2014\u4e2d\u6587", "\u00c6thelwald \u2014 \u4e2d\u6587"),
+    ],
+)
+def test_words_follow_treebank_tokenisation(text: str, words: str) -> None:
+    sentences = split_sentences(text)
+    assert [word for sentence in sentences for word in sentence.words] == words.split()
+    assert [text[start:end] for sentence in sentences for start, end in sentence.spans] == words.split()
+
+
+@given(text=TEXTS)
+def test_every_visible_character_is_in_one_word(text: str) -> None:
+    spans = [span for sentence in split_sentences(text) for span in sentence.spans]
+    covered = {position for start, end in spans for position in range(start, end)}
+    assert len(covered) == sum(end - start for start, end in spans)
+    assert {position for position, character in enumerate(text) if not character.isspace()} <= covered
+
+
+@pytest.mark.parametrize(
+    ("tags", "phrases"),
+    [
+        ("B-ARG0 B-V B-ARG1 I-ARG1 O", [("ARG0", 0, 1), ("V", 1, 2), ("ARG1", 2, 4)]),
+        ("B-V I-V O B-ARG1", [("V", 0, 2), ("ARG1", 3, 4)]),
+        ("B-ARG1 B-ARG1 B-V", [("ARG1", 0, 1), ("ARG1", 1, 2), ("V", 2, 3)]),
+        ("B-ARG1 O B-V B-C-ARG1", [("ARG1", 0, 1), ("V", 2, 3), ("C-ARG1", 3, 4)]),
+        ("I-ARG0 B-V I-ARGM-LOC O I-ARGM-LOC", [("ARG0", 0, 1), ("V", 1, 2), ("ARGM-LOC", 2, 3), ("ARGM-LOC", 4, 5)]),
+        ("B-V B-ARG1 B-C-V", [("V", 0, 1), ("ARG1", 1, 2), ("C-V", 2, 3)]),
+        ("B-ARG0 O", None),
+    ],
+)
+def test_phrases_of_bio_tags(tags: str, phrases: list[tuple[str, int, int]] | None) -> None:
+    frame = frame_of_tags(tags.split())
+    assert frame == (phrases and Frame(tags.split().index("B-V"), tuple(Phrase(*phrase) for phrase in phrases)))
+    assert not (frame and phrases) or (frame.start, frame.end) == (phrases[0][1], phrases[-1][2])
+
+
+@pytest.mark.parametrize("tag", ["", "B", "B-", "X-ARG0", "ARG0", "o"])
+def test_an_invalid_tag_is_refused(tag: str) -> None:
+    with pytest.raises(AggGenError, match="tag 2 is"):
+        frame_of_tags(["B-V", tag])
+
 
 DESCRIBED = (
     sentence("Ann sang a song !", "[ARG0: Ann] [V: sang] [ARG1: a song] !"),

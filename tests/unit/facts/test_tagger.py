@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from agggen.errors import BundleError
 from agggen.facts.embedded import TAGGER_FOLDER
 from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
-from agggen.facts.tagger.features import TABLES, Features, batch_by_length, collate_words, feature_values, word_shape
-from agggen.facts.tagger.model import TaggerConfig, TaggerModel
+from agggen.facts.tagger.model import (
+    TABLES,
+    Features,
+    TaggerConfig,
+    TaggerModel,
+    batch_by_length,
+    collate_words,
+    feature_values,
+    word_shape,
+)
 from agggen.facts.tagger.store import load_tagger
 from tests.unit.facts.role_notation import check_bio
 
