@@ -28,11 +28,10 @@ from agggen.encoding import Encoder
 from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
-from agggen.files import read_json, sha256_of
+from agggen.files import read_json, save_tensors, sha256_of
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
-from agggen.tensors import device_of, save_tensors
 from agggen.text import Vocabulary
 from agggen.verification.lexicon import Lexicon
 
@@ -76,6 +75,15 @@ class Bundle:
                 "so allow it only if you trust the author: --run-archives or run_archives=True"
             )
         return segmenter(self.segmenter)
+
+
+def device_of(name: str, setting: str = "device") -> torch.device:
+    """The device ``cpu``, ``cuda``, ``cuda:1``, ..., or ``auto``: a GPU if available; ConfigError if unavailable."""
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=chosen).device
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"{setting} {name!r} is not usable here: {error}") from error
 
 
 def save_bundle(path: Path | str, bundle: Bundle) -> str:

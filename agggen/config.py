@@ -292,7 +292,7 @@ def _dotted_keys(section: type, prefix: str = "") -> Iterator[str]:
 
 def overrides_of(config: Any) -> list[str]:
     """Overrides from which `load_config` reproduces `config`."""
-    return [f"{key}={json.dumps(value)}" for key, value in flatten(config).items()]
+    return as_overrides(resolved(config))
 
 
 def as_overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from agggen.bundle import Bundle, load_bundle
+from agggen.bundle import Bundle, device_of, load_bundle
 from agggen.config import resolved
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
@@ -22,7 +22,6 @@ from agggen.generation.planner import check_size
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
-from agggen.tensors import device_of
 from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, Checkpointer, CheckpointEvery
 from agggen.training.distributed import SINGLE_WORKER, WorkerGroup

@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agggen.corpora.delimited import read_rows
-from agggen.corpora.lines import open_source
+from agggen.corpora.lines import open_source, read_rows
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple

@@ -17,7 +17,7 @@ from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Any
 
-from agggen.corpora.delimited import TRIPLE_COLUMNS
+from agggen.corpora.lines import TRIPLE_COLUMNS, Source, open_source, read_values
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
@@ -189,6 +189,30 @@ def record_of_row(row: Any, default_id: str) -> Record:
     identifier = id_of_row(row, default_id)
     _, draft = _draft_of_row(row, 0, identifier, Columns())
     return Record(identifier, tuple(draft.triples), tuple(draft.references), draft.category)
+
+
+def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Reject]:
+    """Reads a path or an open binary stream; the default id of a record is its line number.
+
+    A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
+    """
+    line_of_id: dict[str, int] = {}
+    with open_source(source, name) as (stream, label):
+        for item in read_values(stream, label):
+            if isinstance(item, Reject):
+                yield item
+                continue
+            line, value = item
+            try:
+                record = record_of_row(value, str(line))
+            except ValueError as error:  # a RecordError or PlanError
+                yield Reject(label, line, None, str(error))
+                continue
+            if record.id in line_of_id:
+                yield Reject(label, line, record.id, f"line {line_of_id[record.id]} has the same id")
+            else:
+                line_of_id[record.id] = line
+                yield record
 
 
 def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: Columns) -> tuple[Any, _Draft]:

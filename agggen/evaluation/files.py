@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agggen.corpora.json_lines import read_values
-from agggen.corpora.lines import open_source, read_lines
+from agggen.corpora.lines import open_source, read_lines, read_values
 from agggen.corpora.rejects import without_rejects
 from agggen.errors import CorpusError
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agggen.alignment import align
 from agggen.errors import CorpusError
-from agggen.evaluation.alignments import Positions, positions
+from agggen.evaluation.plans import Positions, positions
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record
 

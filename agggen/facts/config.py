@@ -94,11 +94,11 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
 
         return ClauseSegmenter()
     if config.source == "sentences":
-        from agggen.facts.sentences import SentenceSegmenter
+        from agggen.facts.clauses import SentenceSegmenter
 
         return SentenceSegmenter()
-    from agggen.facts.embedded import EmbeddedFrames
     from agggen.facts.framed import FrameSegmenter
+    from agggen.facts.tagger.store import EmbeddedFrames
 
     if config.source == "embedded":
         return FrameSegmenter(EmbeddedFrames(), config.level)

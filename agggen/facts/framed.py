@@ -10,9 +10,9 @@ from itertools import pairwise
 
 from agggen.errors import AggGenError
 from agggen.facts import cut, grouping, rules_fingerprint, tree
+from agggen.facts.clauses import SentenceSegmenter, sentence_starts
 from agggen.facts.frames import FrameSource, Sentence, Tokens
 from agggen.facts.grouping import fact_starts
-from agggen.facts.sentences import SentenceSegmenter, sentence_starts
 from agggen.facts.tree import Level
 
 _APOSTROPHE = "['\u2019]"
@@ -69,7 +69,7 @@ class FrameSegmenter:
 
 
 def split_sentences(text: str) -> tuple[Tokens, ...]:
-    """The words of each sentence (``agggen.facts.sentences``); each visible character is in exactly one word."""
+    """The words of each sentence (``agggen.facts.clauses``); each visible character is in exactly one word."""
     edges = pairwise((0, *sentence_starts(text), len(text)))
     sentences = (list(_WORD.finditer(text, start, end)) for start, end in edges)
     return tuple(

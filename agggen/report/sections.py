@@ -10,11 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError, ConfigError
-from agggen.evaluation.alignments import Positions, alignment_statistics
 from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
 from agggen.evaluation.held_out import ModelOutput
 from agggen.evaluation.java import package_version
-from agggen.evaluation.plans import Predicates, indexed_reference_plans, plan_statistics
+from agggen.evaluation.plans import (
+    Positions,
+    Predicates,
+    alignment_statistics,
+    indexed_reference_plans,
+    plan_statistics,
+)
 from agggen.evaluation.protocols import PROTOCOLS, measure, requested_metrics
 from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
 from agggen.evaluation.significance import confidence_interval

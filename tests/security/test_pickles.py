@@ -15,8 +15,7 @@ from agggen.bundle import load_bundle, save_bundle
 from agggen.config import load_config
 from agggen.errors import AggGenError, BundleError, ConfigError, TrainingError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
-from agggen.facts.embedded import TAGGER_FOLDER
-from agggen.facts.tagger.store import load_tagger
+from agggen.facts.tagger.store import TAGGER_FOLDER, load_tagger
 from agggen.training.checkpoints import load_checkpoint
 from agggen_platform.job_config import JobConfig
 from agggen_platform.serving.config import ServeConfig

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agggen.alignment import align, hard_constraints, words
 from agggen.errors import AggGenError
-from agggen.evaluation.alignments import positions
+from agggen.evaluation.plans import positions
 from agggen.records import Record, Triple
 from tests.unit.annotated import annotated_texts
 from tests.unit.score_files import alignment_scores
@@ -141,7 +141,7 @@ def test_golden_alignments(annotated: list) -> None:
     assert (scores["precision"], scores["recall"], scores["f1"]) == (92.64, 100, 96.18)
 
 
-@pytest.mark.parametrize(("mode", "aligned", "precision"), [("release", 73, 96), ("paper", 89, 94)])
+@pytest.mark.parametrize(("mode", "aligned", "precision"), [("release", 73, 96), ("paper", 88, 94)])
 def test_golden_hard_alignments(
     annotated: list, mode: Literal["paper", "release"], aligned: float, precision: float
 ) -> None:

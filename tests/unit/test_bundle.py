@@ -19,9 +19,9 @@ from agggen import bundle as bundle_module
 from agggen.bundle import FILES, Bundle, check_bundle, fingerprint, load_bundle, save_bundle, write_manifest
 from agggen.errors import BundleError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
+from agggen.files import save_tensors
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record, Reference, Triple
-from agggen.tensors import save_tensors
 from agggen.verification.learning import learn
 from tests.tiny_models import tiny_bundle
 

@@ -9,7 +9,7 @@ from agggen.alignment import align
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen.facts import FactSegmenter, segment_each
-from agggen.facts.sentences import sentence_starts
+from agggen.facts.clauses import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import SegmentConfig

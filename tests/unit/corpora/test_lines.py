@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from agggen.corpora.delimited import TRIPLE_COLUMNS, read_rows
-from agggen.corpora.json_lines import read_jsonl
-from agggen.corpora.lines import MAX_LINE_BYTES, read_lines
+from agggen.corpora.lines import MAX_LINE_BYTES, TRIPLE_COLUMNS, read_lines, read_rows
 from agggen.corpora.rejects import Reject, check_reject_share, split_rejects, write_rejects
+from agggen.corpora.tables import read_jsonl
 from agggen.errors import CorpusError
 from agggen.records import Fact, Plan, Record, Reference, Triple
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.e2e import parse_meaning, read_e2e
-from agggen.corpora.json_lines import read_jsonl
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.corpora.rel2text import read_corrupted, read_rel2text
+from agggen.corpora.tables import read_jsonl
 from agggen.corpora.webnlg import read_webnlg
 from agggen.datasets import read_file
 from agggen.errors import CorpusError, RecordError

@@ -13,8 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, nor
 
 from agggen.errors import AggGenError, PlanError
 from agggen.evaluation import Score
-from agggen.evaluation.alignments import alignment_statistics, positions
-from agggen.evaluation.plans import plan_statistics
+from agggen.evaluation.plans import alignment_statistics, plan_statistics, positions
 from agggen.records import Plan
 from tests.unit.annotated import groups_of
 from tests.unit.score_files import alignment_scores, corpus_scores
