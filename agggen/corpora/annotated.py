@@ -37,7 +37,12 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
     `Reject` of the file `PLANS`; a file that cannot be read, or another number of lines, is a CorpusError.
     """
     paths = [Path(folder) / name for name in (SOURCES, PLANS, TEXTS)]
-    sources, plans, texts = files = [list(_tab_separated_lines(path)) for path in paths]
+    files: list[list[list[str]]] = []
+    for path in paths:
+        with open_source(path) as (stream, name):
+            lines = (text.rstrip("\r\n") for _, text in without_rejects(read_lines(stream, name)))
+            files.append([line.split("\t") for line in lines])
+    sources, plans, texts = files
     if len({len(rows) for rows in files}) > 1:
         lengths = ", ".join(f"{path} has {len(rows)}" for path, rows in zip(paths, files, strict=True))
         raise CorpusError(f"{lengths} lines; they must have the same number of lines")
@@ -137,9 +142,3 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
 def alnum(text: str) -> str:
     """The letters and digits of `text` in lower case, which tokenisers do not change."""
     return "".join(character for character in text.casefold() if character.isalnum())
-
-
-def _tab_separated_lines(path: Path) -> Iterator[list[str]]:
-    with open_source(path) as (stream, name):
-        for _, text in without_rejects(read_lines(stream, name)):
-            yield text.rstrip("\r\n").split("\t")

@@ -228,7 +228,9 @@ def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: C
         return record.id, _Draft(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
     draft = _Draft(identifier, line, category=_cell_text(row, columns.find(row, "category")))
-    draft.references = [Reference(text) for key in texts for text in _text_list(row[key])]
+    for key in texts:
+        cells = row[key] if _is_list(row[key]) else [row[key]]
+        draft.references += [Reference(text) for text in dict.fromkeys(map(text_of, cells)) if text]
     if len(triple_keys := _triple_columns(row)) == 3:
         subject, predicate, value = (_cell_text(row, triple_keys[name]) or "" for name in TRIPLE_COLUMNS)
         if not identifier:
@@ -287,11 +289,6 @@ def _flattened_values(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _flattened_values(key, inner)
     elif text := text_of(value):
         yield "_".join((text_of(key) or "").split()), text
-
-
-def _text_list(value: Any) -> list[str]:
-    texts = map(text_of, value if _is_list(value) else [value])
-    return list(dict.fromkeys(text for text in texts if text))
 
 
 def _is_list(value: Any) -> bool:

@@ -152,11 +152,3 @@ def test_blank_references_favour_short_texts_in_multi_bleu() -> None:
     plain = bleu_statistics(short, references, tokenised=True).corpus()
     assert multi_bleu_statistics(short, references).corpus().value > plain.value
     assert multi_bleu_statistics(short, [references[0][:1]]).corpus().value == plain.value
-
-
-def test_bleu_is_case_sensitive_unless_lowercased() -> None:
-    upper = [text.upper() for text in TEXTS]
-    lower = bleu_statistics(TEXTS, RAGGED, lowercase=True).corpus()
-    assert bleu_statistics(upper, RAGGED, lowercase=True).corpus().value == lower.value
-    assert bleu_statistics(upper, RAGGED).corpus().value < bleu_statistics(TEXTS, RAGGED).corpus().value
-    assert "case:lc" in lower.signature
