@@ -11,7 +11,6 @@ each row reversed within its length.
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -42,23 +41,6 @@ def word_shape(word: str) -> str:
     return "".join(kinds[:6])
 
 
-class Features:
-    """The tables of known feature values; a value's id is its position in the table, from 1."""
-
-    def __init__(self, tables: Mapping[str, Sequence[str]]) -> None:
-        self.tables = {name: tuple(tables[name]) for name in TABLES}
-        self._id_of = [{value: i for i, value in enumerate(self.tables[name], start=1)} for name in TABLES]
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The number of entries per table, including entry 0 for unknown values."""
-        return tuple(len(table) + 1 for table in self.tables.values())
-
-    def ids(self, word: str) -> tuple[int, ...]:
-        """The feature ids of a word, one per table."""
-        return tuple(id_of.get(value, 0) for id_of, value in zip(self._id_of, feature_values(word), strict=True))
-
-
 def batch_by_length(lengths: Sequence[int], max_words: int) -> list[list[int]]:
     """Batches of the indices of non-empty sentences, longest first.
 
@@ -76,43 +58,46 @@ def batch_by_length(lengths: Sequence[int], max_words: int) -> list[list[int]]:
     return batches
 
 
-def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> tuple[Tensor, Tensor]:
-    """Feature ids (B, T, E) and lengths (B,) of non-empty sentences, which must be sorted by descending length."""
-    lengths = [len(words) for words in sentences]
-    ids = np.zeros((len(sentences), lengths[0], len(TABLES)), dtype=np.int64)
-    for row, words in enumerate(sentences):
-        ids[row, : len(words)] = [features.ids(word) for word in words]
-    return torch.from_numpy(ids), torch.tensor(lengths)
-
-
-@dataclass(frozen=True)
-class TaggerConfig:
-    """Sizes of the network; `features` are the embedding widths of `TABLES`."""
-
-    features: tuple[int, ...] = (80, 24, 16, 32, 16)
-    hidden: int = 192  # units per direction of both sentence layers
-    role: int = 128  # width of the representation of a pair of word and predicate
-    role_hidden: int = 112  # units per direction of the frame layer
-
-
 class TaggerModel(nn.Module):
-    """Scores of predicates in sentences and of role tags in frames."""
+    """Scores of predicates in sentences and of role tags in frames.
 
-    def __init__(self, config: TaggerConfig, sizes: tuple[int, ...], n_tags: int) -> None:
+    `tables` has the known values of each feature of `TABLES`; `widths` are the sizes of their embeddings, `role` is the
+    size of the representation of a word and a predicate. The sentence layers have `hidden`, the frame layer has
+    `role_hidden` units per direction.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, Sequence[str]],
+        widths: Sequence[int],
+        hidden: int,
+        role: int,
+        role_hidden: int,
+        n_tags: int,
+    ) -> None:
         super().__init__()
-        state_size = 2 * config.hidden
+        self._id_of = [{value: i for i, value in enumerate(tables[name], start=1)} for name in TABLES]
         self.embeddings = nn.ModuleList(
-            nn.Embedding(size, width) for size, width in zip(sizes, config.features, strict=True)
+            nn.Embedding(len(id_of) + 1, width) for id_of, width in zip(self._id_of, widths, strict=True)
         )
-        self.first = BiLSTM(sum(config.features), config.hidden)
-        self.second = BiLSTM(state_size, config.hidden)
-        self.predicate = nn.Linear(state_size, 1)
-        self.word_side = nn.Linear(state_size, config.role)
-        self.predicate_side = nn.Linear(state_size, config.role)
-        self.product_side = nn.Linear(state_size, config.role, bias=False)
-        self.distance = nn.Embedding(2 * MAX_DISTANCE + 1, config.role)
-        self.frame = BiLSTM(config.role, config.role_hidden)
-        self.tag = nn.Linear(2 * config.role_hidden + config.role, n_tags)
+        self.first = BiLSTM(sum(widths), hidden)
+        self.second = BiLSTM(2 * hidden, hidden)
+        self.predicate = nn.Linear(2 * hidden, 1)
+        self.word_side = nn.Linear(2 * hidden, role)
+        self.predicate_side = nn.Linear(2 * hidden, role)
+        self.product_side = nn.Linear(2 * hidden, role, bias=False)
+        self.distance = nn.Embedding(2 * MAX_DISTANCE + 1, role)
+        self.frame = BiLSTM(role, role_hidden)
+        self.tag = nn.Linear(2 * role_hidden + role, n_tags)
+
+    def collate(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Feature ids (B, T, E) and lengths (B,) of non-empty sentences, which must be sorted by descending length."""
+        lengths = [len(words) for words in sentences]
+        ids = np.zeros((len(sentences), lengths[0], len(TABLES)), dtype=np.int64)
+        for row, words in enumerate(sentences):
+            for column, id_of in enumerate(self._id_of):
+                ids[row, : len(words), column] = [id_of.get(feature_values(word)[column], 0) for word in words]
+        return torch.from_numpy(ids), torch.tensor(lengths)
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, T, 2H) and predicate logits (B, T) of sentences with feature ids (B, T, E) and lengths (B,)."""

@@ -1,6 +1,6 @@
 """A trained tagger, its folder, and frames by the shipped tagger, at several hundred sentences per second.
 
-    tagger.json            format, sizes, roles, tables of word features, training settings, scores
+    tagger.json            sizes, roles, tables of word features, training settings, scores
     weights.safetensors    the parameters, as 16-bit floats
     manifest.json          SHA-256 of these two files
 
@@ -17,10 +17,9 @@ import torch
 from agggen.errors import BundleError
 from agggen.facts.frames import Frame, Tokens, frame_of_tags
 from agggen.facts.tagger.decode import Tags, best_frames, tags_of
-from agggen.facts.tagger.model import Features, TaggerConfig, TaggerModel, batch_by_length, collate_words
+from agggen.facts.tagger.model import TaggerModel, batch_by_length
 from agggen.files import read_json, sha256_of
 
-FORMAT = 1
 FILES = ("tagger.json", "weights.safetensors")
 BATCH_WORDS = 2048  # padding included
 TAGGER_FOLDER = Path(__file__).parents[1] / "tagger_model"  # trained on PropBank EWT, see its README; CC BY-SA 4.0
@@ -31,7 +30,6 @@ class RoleTagger:
     """A trained tagger of predicates and their roles."""
 
     model: TaggerModel
-    features: Features
     role_names: tuple[str, ...]
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Tags, ...]]:
@@ -45,7 +43,7 @@ class RoleTagger:
 
     @torch.inference_mode()
     def _tag_batch(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Tags, ...]]:
-        features, lengths = collate_words(sentences, self.features)
+        features, lengths = self.model.collate(sentences)
         states, predicates = self.model.encode(features, lengths)
         is_word = torch.arange(features.shape[1]) < lengths.unsqueeze(1)
         sentence, predicate = torch.nonzero((predicates > 0) & is_word, as_tuple=True)
@@ -66,8 +64,6 @@ def tagger_fingerprint(path: Path | str) -> str:
         if not (path / name).is_file():
             raise BundleError(f"the role tagger {path} is incomplete: {name} is missing")
     manifest = read_json(path / "manifest.json")
-    if not isinstance(manifest, dict):
-        raise BundleError(f"{path / 'manifest.json'} must be an object of file names and hashes")
     for name in FILES:
         if manifest.get(name) != sha256_of(path / name):
             raise BundleError(f"{path / name} does not match its hash in manifest.json: one of the two was modified")
@@ -75,25 +71,20 @@ def tagger_fingerprint(path: Path | str) -> str:
 
 
 def load_tagger(path: Path | str) -> RoleTagger:
-    """Reads a tagger; BundleError if its files are missing, modified, inconsistent or of another format version."""
+    """Reads a tagger; BundleError if its files are missing, modified or inconsistent."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     path = Path(path)
     tagger_fingerprint(path)
     description = read_json(path / "tagger.json")
-    if description.get("format") != FORMAT:
-        raise BundleError(f"{path} has tagger format {description.get('format')}; this version reads {FORMAT}")
     try:
-        # "dropout" is used in training only.
-        sizes = {name: size for name, size in description["model"].items() if name != "dropout"}
-        config = TaggerConfig(**(sizes | {"features": tuple(sizes["features"])}))
-        features = Features(description["features"])
-        roles = tuple(description["roles"])
-        model = TaggerModel(config, features.sizes, len(tags_of(roles)))
+        roles, sizes = tuple(description["roles"]), description["model"]
+        layer_sizes = sizes["hidden"], sizes["role"], sizes["role_hidden"]
+        model = TaggerModel(description["features"], sizes["features"], *layer_sizes, len(tags_of(roles)))
         weights = load_file(path / "weights.safetensors")
         model.load_state_dict({name: value.float() for name, value in weights.items()})
-        return RoleTagger(model.eval(), features, roles)
+        return RoleTagger(model.eval(), roles)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise BundleError(f"the files of the role tagger {path} are inconsistent: {error}") from error
 

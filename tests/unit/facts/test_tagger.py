@@ -1,4 +1,4 @@
-"""The role tagger: features, decoding, network, files on disk; the shipped tagger, also with unusual input."""
+"""The role tagger: features, decoding, files on disk; the shipped tagger, also with unusual input."""
 
 import itertools
 import re
@@ -8,23 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import BundleError
 from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
-from agggen.facts.tagger.model import (
-    TABLES,
-    Features,
-    TaggerConfig,
-    TaggerModel,
-    batch_by_length,
-    collate_words,
-    feature_values,
-    word_shape,
-)
+from agggen.facts.tagger.model import batch_by_length, feature_values, word_shape
 from agggen.facts.tagger.store import TAGGER_FOLDER, EmbeddedFrames, RoleTagger, load_tagger
+from agggen.files import read_json
 from tests.pickling import pickle_copy
 from tests.unit.facts.role_notation import check_bio, joined
 
@@ -113,24 +104,6 @@ def test_random_scores_give_valid_frames_without_duplicate_roles(seed: int) -> N
             assert path == best_tags(scores, predicates, lengths)[row]
 
 
-# --- network -----------------------------------------------------------------------------------------------------
-
-
-def test_padding_does_not_change_the_scores() -> None:
-    torch.manual_seed(0)
-    features = Features({name: ["bolda", "sees"] for name in TABLES})
-    sizes = TaggerConfig(features=(8, 4, 4, 4, 4), hidden=12, role=12, role_hidden=8)
-    model = TaggerModel(sizes, features.sizes, len(tags_of(("ARG0", "ARG1")))).eval()
-    long, short = ["Bolda", "sees", "Tanko", "and", "hears", "it"], ["Bolda", "sees"]
-    padded, alone = collate_words([long, short], features), collate_words([short], features)
-    first, second = torch.tensor([1]), torch.tensor([1])
-    with torch.inference_mode():
-        (together, _), (single, _) = model.encode(*padded), model.encode(*alone)
-        torch.testing.assert_close(together[1:, :2], single)
-        roles = model.roles(together, padded[1], first, second)
-        torch.testing.assert_close(roles[:, :2], model.roles(single, alone[1], torch.tensor([0]), second))
-
-
 # --- files -------------------------------------------------------------------------------------------------------
 
 
@@ -181,7 +154,7 @@ def test_the_shipped_files_are_small_attributed_and_without_addresses() -> None:
     assert source.fingerprint.startswith("embedded-")
     assert sum(file.stat().st_size for file in TAGGER_FOLDER.iterdir()) < 7_000_000
     assert "CC BY-SA 4.0" in (TAGGER_FOLDER / "README.md").read_text()
-    words = shipped().features.tables["word"]
+    words = read_json(TAGGER_FOLDER / "tagger.json")["features"]["word"]
     assert len(words) > 9000
     assert [word for word in words if ADDRESS.search(word)] == []
 
