@@ -102,6 +102,14 @@ def indexed_reference_plans(records: Iterable[Record]) -> list[tuple[int, list[P
     return [(index, plans) for index, plans in indexed_plans if plans]
 
 
+def distinct_plans(n_best: Sequence[Sequence[Plan]]) -> SegmentStatistics:
+    """The mean number of distinct plans per record; the order within a group is ignored."""
+    counts = [len({tuple(map(frozenset, plan.states)) for plan in plans}) for plans in n_best]
+    max_plans = max(map(len, n_best))
+    signature = f"diversity|different plans|order:of groups|n-best:{max_plans}|records:{len(counts)}"
+    return quotient_statistics([(count, 1) for count in counts], signature)
+
+
 def _agreement(
     plans: Sequence[Plan], pairs: Sequence[Sequence[Labels]], pairs_for_max: Sequence[Sequence[Labels]]
 ) -> dict[str, list[tuple[float, int]]]:

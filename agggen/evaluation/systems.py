@@ -4,8 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.evaluation.protocols import PROTOCOLS, check_metrics, measure, requested_metrics
-from agggen.evaluation.segments import SegmentStatistics, percentage_statistics
-from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
+from agggen.evaluation.segments import (
+    Comparison,
+    Interval,
+    SegmentStatistics,
+    confidence_interval,
+    paired_bootstrap,
+    percentage_statistics,
+)
 from agggen.evaluation.values import VALUE_METRICS, check_values
 from agggen.records import Record
 from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of

@@ -1,6 +1,7 @@
 """BLEU, chrF and TER of sacreBLEU, TER of tercom, NIST, and Moses multi-bleu as in the paper's WebNLG table.
 
-All scores except NIST are in percent. Each hypothesis has at least one reference; the number of references may vary.
+Scores are in percent, except NIST and distinct-n. Each hypothesis has at least one reference; the number of references
+may vary. Self-BLEU and distinct-n measure diversity, not correctness, and should be reported with other metrics.
 """
 
 import math
@@ -17,6 +18,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
+from agggen.evaluation import Score
 from agggen.evaluation.segments import (
     References,
     SegmentStatistics,
@@ -24,6 +26,7 @@ from agggen.evaluation.segments import (
     non_blank_references,
     one_line,
     percentage,
+    quotient_statistics,
     ratio,
 )
 from agggen.evaluation.ter import count_edits
@@ -109,6 +112,35 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
         f"|nrefs:{count_of_references(groups)}|case:mixed|tok:none"
     )
     return SegmentStatistics(rows, _nist_score, signature, _nist_score(rows))
+
+
+def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
+    """Distinct-n (Li et al. 2016): the fraction of distinct n-grams among the n-grams of all texts, in [0, 1].
+
+    Distinct-n decreases with the amount of text, so only sets of texts of similar size are comparable. Tokens are
+    sacreBLEU's 13a tokens, lower-cased. NaN if no text has n tokens.
+    """
+    tokenise = Tokenizer13a()
+    tokens = [tokenise(text.lower()).split() for text in texts]
+    grams = [tuple(line[i : i + n]) for line in tokens for i in range(len(line) - n + 1)]
+    value = len(set(grams)) / len(grams) if grams else float("nan")
+    return Score(value, f"distinct-{n}|tok:13a|case:lc|texts:{len(texts)}|n-grams:{len(grams)}")
+
+
+def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
+    """Self-BLEU (Zhu et al. 2018), in percent: the mean sentence BLEU of a text against the other texts of its record.
+
+    100 if all texts of each record are equal. Records with a single text are ignored; NaN without other records.
+    """
+    metric = BLEU(lowercase=True, effective_order=True)
+    counts = []
+    for texts in n_best:
+        pairs = [(text, [*texts[:i], *texts[i + 1 :]]) for i, text in enumerate(texts)] if len(texts) > 1 else []
+        scores = [metric.sentence_score(text, other_texts).score for text, other_texts in pairs]
+        counts.append((sum(scores), len(scores)))
+    total = sum(count for _, count in counts)
+    signature = str(metric.get_signature()) if total else "BLEU"
+    return quotient_statistics(counts, f"self-BLEU|{signature}|texts:{total}")
 
 
 def _bleu(

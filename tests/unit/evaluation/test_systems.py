@@ -11,8 +11,7 @@ from sacrebleu.significance import PairedTest
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.evaluation.files import read_texts
 from agggen.evaluation.protocols import PROTOCOLS, measure
-from agggen.evaluation.segments import mean_statistics
-from agggen.evaluation.significance import confidence_interval, paired_bootstrap
+from agggen.evaluation.segments import confidence_interval, mean_statistics, paired_bootstrap
 from agggen.evaluation.systems import measure_system, metrics_of, non_slot_predicate, slot_statistics
 from agggen.evaluation.values import VALUE_METRICS
 from agggen.records import Record, Reference, Triple

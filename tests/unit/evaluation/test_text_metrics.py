@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import AggGenError
-from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
 from agggen.evaluation.java import (
     cider_statistics,
     meteor_score,
@@ -24,8 +23,9 @@ from agggen.evaluation.java import (
     rouge_l_statistics,
     run_lines,
 )
+from agggen.evaluation.plans import distinct_plans
 from agggen.evaluation.ter import BEAM, count_edits, edit_distance
-from agggen.evaluation.text_metrics import nist_statistics, tercom_statistics
+from agggen.evaluation.text_metrics import distinct_n, nist_statistics, self_bleu, tercom_statistics
 from agggen.records import Plan
 from tests.unit.score_files import needs_java, score_texts
 
