@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from agggen.errors import AggGenError
-from agggen.facts import cut, grouping, rules_fingerprint, tree
+from agggen.facts import cut, rules_fingerprint
 from agggen.facts.clauses import SentenceSegmenter, sentence_starts
 from agggen.facts.frames import FrameSource, Sentence, Tokens
-from agggen.facts.grouping import fact_starts
-from agggen.facts.tree import Level
+from agggen.facts.tree import RULES, Level, fact_starts
 
 _APOSTROPHE = "['\u2019]"
 _WORD_RULES = rf"""
@@ -32,7 +31,7 @@ _WORDS_VERSION = f"1 {_WORD_RULES}"
 
 
 class FrameSegmenter:
-    """A segmenter with one fact per frame (`agggen.facts.grouping`); a sentence without frames is one fact.
+    """A segmenter with one fact per frame (`agggen.facts.tree`); a sentence without frames is one fact.
 
     The source receives all distinct sentences, tokenised by `split_sentences`, in one call.
     """
@@ -42,7 +41,7 @@ class FrameSegmenter:
 
     @property
     def fingerprint(self) -> str:
-        rules = (tree.RULES, grouping.RULES, _WORDS_VERSION, SentenceSegmenter().fingerprint)
+        rules = (*RULES, _WORDS_VERSION, SentenceSegmenter().fingerprint)
         return rules_fingerprint(self.name, self.source.fingerprint, self.level, *rules)
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:

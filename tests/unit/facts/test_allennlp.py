@@ -15,9 +15,8 @@ import pytest
 from agggen.corpora.annotated import attach_facts
 from agggen.facts.config import segmenter
 from agggen.facts.frames import Sentence
-from agggen.facts.grouping import fact_starts
 from agggen.facts.tagger.store import EmbeddedFrames
-from agggen.facts.tree import Level
+from agggen.facts.tree import Level, fact_starts
 from tests.unit.facts.role_notation import parse_allennlp
 
 
