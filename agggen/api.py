@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.checks import check
@@ -15,15 +15,9 @@ from agggen.datasets import Dataset, load_dataset, load_records
 from agggen.display import Results
 from agggen.errors import AggGenError, BundleError, RecordError, StoppedError
 from agggen.evaluation import Score
-from agggen.evaluation.protocols import measure
-from agggen.evaluation.values import check_values
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import AlignedText, PlannedRecord
 from agggen.records import Plan, Record
-from agggen.report import Report
-from agggen.report.evaluate import Task
-from agggen.report.evaluate import evaluate as evaluate_task
-from agggen.report.sections import TextMetrics, protocol_of
 from agggen.run import RunConfig, bundle_of, fit, prepare
 from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
@@ -34,6 +28,9 @@ from agggen.training.events import EventReporter, TrainingEvent
 from agggen.training.progress import ProgressLines, print_to_stderr, progress_printer
 from agggen.training.stopping import StopRequest
 from agggen.verification.results import check_paired
+
+if TYPE_CHECKING:
+    from agggen.report import Report
 
 
 class Model:
@@ -252,7 +249,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     run_archives: bool = False,
     **settings: Any,
-) -> Report:
+) -> "Report":
     """Generates texts for records and scores texts, plans and alignments.
 
     Args:
@@ -265,6 +262,10 @@ def evaluate(
 
     Raises CorpusError if no record has a reference text, ConfigError if a metric cannot be computed on this machine.
     """
+    from agggen.report.evaluate import Task
+    from agggen.report.evaluate import evaluate as evaluate_task
+    from agggen.report.sections import TextMetrics, protocol_of
+
     loaded_model = model if isinstance(model, Model) else load_model(model)
     is_dataset = isinstance(data, Dataset | str | Path)
     dataset = load_dataset(data) if is_dataset else Dataset("data", {split: load_records(data)})
@@ -312,6 +313,9 @@ def score(
 
     Raises AggGenError if the numbers of texts and references differ, or a text has no reference.
     """
+    from agggen.evaluation.protocols import measure
+    from agggen.evaluation.values import check_values
+
     is_table = isinstance(references, str | Path) or hasattr(references, "columns")
     entries = load_records(references) if is_table else list(references)
     if any(isinstance(entry, Mapping) for entry in entries):
