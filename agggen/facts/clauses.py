@@ -5,8 +5,9 @@ after a title or abbreviation ("Dr.", "St."), after an initial ("J. R. R. Tolkie
 frequent sentence opener follows ("the U.S. Navy", but "in the U.S. It ..."), or within a number.
 
 Within a sentence a new fact starts at a word that begins a clause (a relative pronoun, a conjunction before a verb or
-before a subject with a verb, a participle with its complement, ...) if the current fact already has a verb. In "Bolt, who was drawn by Gary Cohn, | is a comic character | and was published in 1990", the noun and its relative clause
-form one fact, like the facts that the paper derives from semantic roles.
+before a subject with a verb, a participle with its complement, ...) if the current fact already has a verb. In "Bolt,
+who was drawn by Gary Cohn, | is a comic character | and was published in 1990", the noun and its relative clause form
+one fact, like the facts that the paper derives from semantic roles.
 
 Precision and recall of boundaries against the facts released with the paper, on the development texts used to write the
 rules: WebNLG P .91 R .80 (P .89 R .80 on tokenised texts), E2E P .91 R .76.
