@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agggen.api import Model as Model
     from agggen.api import adapt as adapt
+    from agggen.api import evaluate as evaluate
     from agggen.api import load_model as load_model
+    from agggen.api import score as score
     from agggen.api import train as train
     from agggen.checks import check as check
     from agggen.datasets import Dataset as Dataset
@@ -25,17 +27,14 @@ if TYPE_CHECKING:
     from agggen.records import Plan as Plan
     from agggen.records import Record as Record
     from agggen.records import Triple as Triple
-    from agggen.scoring import evaluate as evaluate
-    from agggen.scoring import score as score
 
     __version__: str
 
 _MODULES = {
     **dict.fromkeys(("Record", "Triple", "Plan"), "agggen.records"),
     **dict.fromkeys(("Dataset", "load_dataset", "load_records"), "agggen.datasets"),
-    **dict.fromkeys(("Model", "adapt", "load_model", "train"), "agggen.api"),
+    **dict.fromkeys(("Model", "adapt", "evaluate", "load_model", "score", "train"), "agggen.api"),
     "check": "agggen.checks",
-    **dict.fromkeys(("evaluate", "score"), "agggen.scoring"),
 }
 __all__ = ["__version__", *_MODULES]
 

@@ -99,24 +99,16 @@ class Alignment:
     fact_of: tuple[int | None, ...]  # (J,): the fact that expresses the triple; None if no fact shares a word with it
 
 
-def align(
-    record: Record, facts: Sequence[str], rule: Literal["normal", "surface"] = "normal", complete: bool = True
-) -> Alignment:
+def align(record: Record, facts: Sequence[str], complete: bool = True) -> Alignment:
     """Aligns each triple of `record` to the fact with the largest overlap with its predicate and object.
 
-    Args:
-        rule: "normal" compares ``words`` and weights predicate and object equally; of tied facts, the one with the
-            largest overlap with the subject is chosen, then the first. "surface" is the rule of the paper's published
-            numbers: words are lower-cased, split at spaces and weighted equally; of tied facts, the first is chosen.
-        complete: also align triples without overlap, as the paper does: to the first fact without triples or, if
-            every fact has triples, to the fact with the largest overlap with the subject.
-
-    Raises AggGenError if there are no facts.
+    Predicate and object have equal weights. Of tied facts, the one with the largest overlap with the subject is chosen,
+    then the first. With `complete`, triples without overlap are aligned as in the paper: to the first fact without
+    triples or, if every fact has triples, to the fact with the largest overlap with the subject. Raises AggGenError if
+    there are no facts.
     """
     if not facts:
         raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
-    if rule == "surface":
-        return _align_surface(record, facts, complete)
     fact_words = [frozenset(words(fact)) for fact in facts]
     overlap: list[tuple[float, ...]] = []
     fact_of: list[int | None] = []
@@ -139,16 +131,6 @@ def align(
     return Alignment(tuple(overlap), tuple(fact_of))
 
 
-def _align_surface(record: Record, facts: Sequence[str], complete: bool) -> Alignment:
-    fact_words = [frozenset(fact.lower().split()) for fact in facts]
-    overlap = [
-        _overlaps(tuple(set(f"{predicate} {triple.object}".lower().split())), fact_words)
-        for predicate, triple in zip(record.predicates, record.triples, strict=True)
-    ]
-    fact_of = [row.index(max(row)) if complete or max(row) else None for row in overlap]
-    return Alignment(tuple(overlap), tuple(fact_of))
-
-
 def _overlaps(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
     """(T,): the fraction of `tokens` that each fact contains; 0 if there are no tokens."""
     return tuple(sum(token in fact for token in tokens) / max(1, len(tokens)) for fact in fact_words)
@@ -162,7 +144,6 @@ class HardAlignment:
     required: tuple[frozenset[int], ...]
     forbidden: tuple[frozenset[int], ...]
     max_size: int
-    fact_of: tuple[int | None, ...]  # (J,): the fact to which the triple is hard-aligned; None if there is none
 
 
 def hard_constraints(
@@ -200,7 +181,7 @@ def hard_constraints(
         aligned_elsewhere = frozenset(i for i, aligned in enumerate(fact_of) if aligned is not None and aligned != fact)
         is_forbidden = mode == "release" and len(aligned_elsewhere) < len(fact_of)
         forbidden.append(aligned_elsewhere if is_forbidden else frozenset())
-    return HardAlignment(tuple(required), tuple(forbidden), max(size_limit, *map(len, required)), fact_of)
+    return HardAlignment(tuple(required), tuple(forbidden), max(size_limit, *map(len, required)))
 
 
 def _votes(record: Record, facts: Sequence[str]) -> tuple[int | None, ...]:

@@ -1,19 +1,20 @@
-"""Models: training, loading, planning, generation, checks and alignment."""
+"""Models: training, loading, planning, generation, checks, alignment and scores."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.checks import check
 from agggen.config import as_overrides, flatten, load_config, overrides_of
 from agggen.corpora.rejects import write_rejects
 from agggen.corpora.tables import read_table
-from agggen.datasets import load_records
+from agggen.datasets import Dataset, load_dataset, load_records
 from agggen.display import Results
 from agggen.errors import AggGenError, BundleError, RecordError, StoppedError
+from agggen.evaluation import Score
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import AlignedText, PlannedRecord
 from agggen.records import Plan, Record
@@ -24,17 +25,19 @@ from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.choice import AUTO, config_for
 from agggen.training.data import Data, bundle_folder, check_unchanged, training_data, training_dataset
 from agggen.training.events import EventReporter, TrainingEvent
-from agggen.training.progress import ProgressLines, print_to_stderr
+from agggen.training.progress import ProgressLines, print_to_stderr, progress_printer
 from agggen.training.stopping import StopRequest
 from agggen.verification.results import check_paired
+
+if TYPE_CHECKING:
+    from agggen.report import Report
 
 
 class Model:
     """A trained model; not thread-safe.
 
     Each method takes a record and returns a result, or takes several records (a list, DataFrame, Arrow table or file)
-    and returns `Results` in the order of the records. Keyword arguments of `plan` and `generate` override the
-    bundle's inference settings for the call; `settings` describes them and their errors.
+    and returns `Results` in their order. Keyword arguments of `plan` and `generate` override the bundle's `settings`.
     """
 
     def __init__(self, bundle: Bundle, path: Path, device: str = "cpu") -> None:
@@ -47,11 +50,7 @@ class Model:
         return self.bundle.encoder.predicates[1:]
 
     def settings(self, overrides: Sequence[str] = (), **settings: Any) -> InferenceConfig:
-        """The bundle's inference settings with changes: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``.
-
-        Raises:
-            ConfigError: a setting is unknown or has an invalid value.
-        """
+        """The bundle's inference settings with changes: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``."""
         all_overrides = [*overrides_of(self.bundle.inference), *overrides, *as_overrides(settings)]
         return load_config(InferenceConfig, None, all_overrides)
 
@@ -77,9 +76,7 @@ class Model:
             n_best: number of texts per record; if more than 1, each result is `Results` of these texts, best first.
             complete: whether the model adds the predicates that `plan` lacks.
 
-        Raises:
-            PlanError: a plan does not fit its record.
-            RecordError: a record has too many triples.
+        Raises PlanError if a plan does not fit its record, RecordError if a record has too many triples.
         """
         all_records, is_single = _record_list(records)
         plans = [plan] * len(all_records) if plan is None or isinstance(plan, str | Plan) else list(plan)
@@ -135,10 +132,7 @@ def load_model(address: Path | str, device: str = "cpu") -> Model:
             registry, ``models:/NAME@ALIAS``.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
-    Raises:
-        BundleError: there is no bundle, or it was modified.
-        ConfigError: the device is not available.
-        RegistryError, StorageError: the registry or store fails.
+    Raises BundleError if there is no bundle, or it was modified.
     """
     path = bundle_folder(address)
     return Model(load_bundle(path), path, device)
@@ -162,18 +156,15 @@ def train(
     Args:
         data: any source of `load_dataset` with the splits train and dev.
         preset: ``auto`` (``tiny``, ``small`` or ``medium``, by the number of texts), a preset's name, or a YAML file.
-        output: the run's folder.
         callbacks: called in both stages (`agggen.training.callbacks.Callback`).
         progress: whether to print progress on standard error, or a function that is called with each `TrainingEvent`.
         max_reject_share: fraction of a split's records and texts that may be rejected (``OUTPUT/rejects.jsonl``).
         settings: override the preset: ``training={"seed": 2}, model={"width": 64}``.
 
     Raises:
-        BundleError: ``OUTPUT/bundle`` exists but is not a bundle.
         ConfigError: a preset or setting is unknown, or `output` contains a run with other data or settings.
         CorpusError: the data cannot be read, or too many records are rejected.
-        StoppedError: a signal interrupted training; the same call continues the run.
-        TrainingError: see `agggen.errors.TrainingError`.
+        StoppedError, TrainingError: see `agggen.errors`.
     """
     dataset = training_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
@@ -201,12 +192,9 @@ def adapt(
     Args:
         model: a model or its address (`load_model`). The model is not changed; its fingerprint is stored in the new
             bundle as ``bundle.sources["start"]``.
-        data: see `train`.
+        data, callbacks, progress, max_reject_share: see `train`.
         replay: the corpus to mix in. [default: the model's training corpus, if available]
-        output, callbacks, progress, max_reject_share: see `train`.
         settings: override the settings of the bundle and of the preset ``adapt``; the model's sizes cannot change.
-
-    Raises the errors of `load_model` and `train`.
     """
     address = model.path if isinstance(model, Model) else model
     note = print_to_stderr if progress is True else lambda message: None
@@ -249,3 +237,91 @@ def _train_in_folder(
                 raise stop.with_exit_code(error) from error
             save_bundle(bundle_path, bundle_of(config, prepared, model, metrics, data.sources))
     return load_model(folder)
+
+
+def evaluate(
+    model: Model | Path | str,
+    data: Any,
+    split: str = "test",
+    *,
+    limit: int = 0,
+    protocol: str | None = None,
+    metrics: Sequence[str] | None = None,
+    run_archives: bool = False,
+    **settings: Any,
+) -> "Report":
+    """Generates texts for records and scores texts, plans and alignments.
+
+    Args:
+        data: records with references, or a dataset with the split `split`.
+        limit: number of records to evaluate, from the beginning of the split; 0: all.
+        protocol: one of `agggen.evaluation.protocols`. [default: that of the corpus's published scores]
+        metrics: names of metrics of the protocol. [default: all]
+        run_archives: see `Bundle.fact_segmenter`.
+        settings: inference settings, see `Model.settings`.
+
+    Raises CorpusError if no record has a reference text, ConfigError if a metric cannot be computed on this machine.
+    """
+    from agggen.report.evaluate import Task
+    from agggen.report.evaluate import evaluate as evaluate_task
+    from agggen.report.sections import TextMetrics, protocol_of
+
+    loaded_model = model if isinstance(model, Model) else load_model(model)
+    is_dataset = isinstance(data, Dataset | str | Path)
+    dataset = load_dataset(data) if is_dataset else Dataset("data", {split: load_records(data)})
+    records = [record for record in dataset.split(split) if record.references]
+    task = Task(
+        bundle=loaded_model.bundle,
+        path=loaded_model.path,
+        address=str(loaded_model.path),
+        corpus=dataset.name,
+        split=split,
+        records=records[: limit or None],
+        split_size=len(records),
+        config=loaded_model.settings(**settings),
+        metrics=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics)),
+        command="agggen.evaluate",
+        segmenter=loaded_model.bundle.fact_segmenter(run_archives),
+        device=str(loaded_model.generator.device),
+    )
+    return evaluate_task(task, progress_printer(len(task.records)), note=lambda message: None)
+
+
+def _reference_texts(reference: Any) -> list[str]:
+    """The texts of an entry of `score`'s `references`: a record, a text or a list of texts."""
+    if isinstance(reference, Record):
+        return [record_reference.text for record_reference in reference.references]
+    return [reference] if isinstance(reference, str) else list(reference)
+
+
+class Scores(dict[str, Score]):
+    """Scores by name; printed with their signatures, one per line."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name} = {score}" for name, score in self.items())
+
+
+def score(
+    texts: Sequence[str], references: Any, protocol: str = "plain", metrics: Sequence[str] | None = None
+) -> Scores:
+    """Scores the texts of any system.
+
+    Args:
+        references: the reference or references of each text; or records with references (any source of
+            `load_records`), which adds scores for the records' values.
+        protocol, metrics: see `agggen.evaluation.protocols`.
+
+    Raises AggGenError if the numbers of texts and references differ, or a text has no reference.
+    """
+    from agggen.evaluation.protocols import measure
+    from agggen.evaluation.values import check_values
+
+    is_table = isinstance(references, str | Path) or hasattr(references, "columns")
+    entries = load_records(references) if is_table else list(references)
+    if any(isinstance(entry, Mapping) for entry in entries):
+        entries = load_records(entries)
+    records = [entry for entry in entries if isinstance(entry, Record)]
+    statistics = dict(measure(protocol, texts, list(map(_reference_texts, entries)), metrics))
+    if records and len(records) == len(entries):
+        statistics |= check_values(records, texts).statistics
+    return Scores({name: metric.corpus() for name, metric in statistics.items()})

@@ -28,17 +28,16 @@ from agggen.encoding import Encoder
 from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
-from agggen.files import read_json, sha256_of
+from agggen.files import read_json, save_tensors, sha256_of
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
-from agggen.tensors import device_of, save_tensors
 from agggen.text import Vocabulary
 from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
+# The folders of the bundles that agggen ships, by name; the names are valid addresses. `make bundle` trains them.
 SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
-"""Folders of the bundles that agggen ships, by name; the names are valid addresses. `make bundle` trains them."""
 T = TypeVar("T")
 _REQUIRED_KEYS = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
@@ -68,12 +67,7 @@ class Bundle:
         return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
-        """The segmenter for texts without facts.
-
-        Raises:
-            ConfigError: the bundle names an AllenNLP archive, whose loading runs code of its author, and `run_archives`
-                is False; or the segmenter cannot be loaded.
-        """
+        """The segmenter for texts without facts; ConfigError if it is an AllenNLP archive and not `run_archives`."""
         if self.segmenter.source == "allennlp" and not run_archives:
             archive = self.segmenter.allennlp.archive if self.segmenter.allennlp else "none"
             raise ConfigError(
@@ -81,6 +75,15 @@ class Bundle:
                 "so allow it only if you trust the author: --run-archives or run_archives=True"
             )
         return segmenter(self.segmenter)
+
+
+def device_of(name: str, setting: str = "device") -> torch.device:
+    """The device ``cpu``, ``cuda``, ``cuda:1``, ..., or ``auto``: a GPU if available; ConfigError if unavailable."""
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=chosen).device
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"{setting} {name!r} is not usable here: {error}") from error
 
 
 def save_bundle(path: Path | str, bundle: Bundle) -> str:
@@ -169,10 +172,10 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
     if not (Path(path) / "bundle.json").is_file():
         raise BundleError(f"{path} is a critic, not a model that generates texts; give a bundle of `agggen train`")
     description = read_json(Path(path) / "bundle.json")
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        version = description.get("format") if isinstance(description, dict) else None
+    version = description.get("format") if isinstance(description, dict) else None
+    if version != FORMAT:
         raise BundleError(f"{path} has bundle format {version}; this version reads {FORMAT}")
-    return description
+    return dict(description)
 
 
 def load_bundle(path: Path | str) -> Bundle:

@@ -6,14 +6,15 @@
 
 A preset may have ``extends: NAME`` (another preset, or a YAML file in the same folder), whose values it overrides.
 Later overrides take precedence over earlier ones. Every key must exist and every value must have the type of its field;
-only an integer for a float and an unquoted number for a string are converted. Scalars follow YAML 1.2 (``1e-3`` is a
-number, ``no`` is a string).
+only an integer for a float and an unquoted number for a string are converted. Scalars follow YAML 1.2: ``1e-3`` is a
+number; ``no``, ``1:30`` and ``2020-01-01`` are strings (in PyYAML's YAML 1.1: a string, false, 90 and a date).
 """
 
 import dataclasses
 import difflib
 import hashlib
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,13 +27,28 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from agggen.errors import ConfigError, hint
-from agggen.yaml12 import compose, construct, is_null, is_number
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 
 PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the scalars of YAML 1.2."""
+
+
+_DIGIT_STARTS = "-+.0123456789"
+_FLOAT = r"(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan)$"
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first_characters in (
+    ("null", r"(?:null|Null|NULL|~|)$", ["n", "N", "~", ""]),
+    ("bool", r"(?:[tT]rue|TRUE|[fF]alse|FALSE)$", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*)$", _DIGIT_STARTS),
+    ("float", _FLOAT, _DIGIT_STARTS),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first_characters))
 
 
 def load_config(
@@ -44,11 +60,8 @@ def load_config(
 ) -> T:
     """An instance of the dataclass `cls` from a preset (a name, or the path of a YAML or JSON file) and overrides.
 
-    `defaults` are overrides of lower precedence than the preset.
-
-    Raises:
-        ConfigError: a preset or key is unknown (the message names the most similar one), a value has the wrong type,
-            the YAML is invalid, a required value is not set, or ``__post_init__`` of a dataclass rejects a value.
+    `defaults` are overrides of lower precedence than the preset. Raises ConfigError if a preset or key is unknown, a
+    value is invalid or has the wrong type, the YAML is invalid, or a required value is not set.
     """
     settings = _Settings(cls)
     for default in defaults:
@@ -129,7 +142,7 @@ class _Settings:
         if identity in extended_by:
             raise ConfigError(f"presets extend each other in a cycle: {' -> '.join((*extended_by, identity))}")
         try:
-            root = compose(path.read_text(encoding="utf-8"), label)
+            root = _compose(path.read_text(encoding="utf-8"), label)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             raise ConfigError(f"cannot read {label}: {reason}") from error
@@ -157,7 +170,7 @@ class _Settings:
             if section is None or name not in _fields(section):
                 raise self._unknown_key(key, source)
             annotation = _fields(section)[name]
-        node = compose(text, source)
+        node = _compose(text, source)
         if node is None:
             advice = f"write {dotted}=null for none, or {dotted}='\"\"' for an empty string"
             raise ConfigError(f"{source} has no value; {advice}")
@@ -180,7 +193,7 @@ class _Settings:
                     raise ConfigError(f"{source_of(key_node)}: {'.'.join((*key, name))!r} is set a second time")
                 seen.add(name)
                 self._set((*key, name), value_node, fields[name], source_of)
-        elif section is None or (is_null(node) and annotation is not section):
+        elif section is None or (node.tag == "tag:yaml.org,2002:null" and annotation is not section):
             self._section_values(key[:-1])[key[-1]] = _plain_value(node, annotation, source)
         else:
             raise ConfigError(
@@ -229,11 +242,28 @@ class _Settings:
         return f"{dotted!r} {expected}, not {detail['input']!r:.60}{source}"
 
 
+def _compose(text: str, label: str) -> yaml.Node | None:
+    """The syntax tree of a document; None if it is empty. Raises ConfigError with `label`, line and column."""
+    try:
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        raise ConfigError(f"{label}{line}: not valid YAML ({problem})") from error
+    except RecursionError as error:
+        raise ConfigError(f"{label}: the YAML is nested too deeply") from error
+
+
 def _plain_value(node: yaml.Node, annotation: Any, source: str) -> Any:
+    """The value of a node; ConfigError with `source` for tags that are not plain data."""
     is_string = annotation is str or (_is_union(annotation) and set(get_args(annotation)) == {str, types.NoneType})
-    if is_string and is_number(node):
+    if is_string and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
         return node.value  # as written: the string run=007 keeps its zeros
-    return construct(node, source)
+    try:
+        return _Loader("").construct_document(node)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{source}: {getattr(error, 'problem', None) or error}") from error
 
 
 def _is_union(annotation: Any) -> bool:
@@ -262,7 +292,7 @@ def _dotted_keys(section: type, prefix: str = "") -> Iterator[str]:
 
 def overrides_of(config: Any) -> list[str]:
     """Overrides from which `load_config` reproduces `config`."""
-    return [f"{key}={json.dumps(value)}" for key, value in flatten(config).items()]
+    return as_overrides(resolved(config))
 
 
 def as_overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:

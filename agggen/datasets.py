@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -15,9 +15,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from agggen.corpora.catalogue import list_corpora, load
-from agggen.corpora.delimited import delimiter_in, read_rows
-from agggen.corpora.json_lines import read_values
-from agggen.corpora.lines import open_source
+from agggen.corpora.lines import delimiter_in, open_source, read_rows, read_values
 from agggen.corpora.rejects import Reject, split_rejects, write_rejects
 from agggen.corpora.tables import Columns, Table, read_table, split_name
 from agggen.errors import CorpusError, hint
@@ -118,9 +116,7 @@ def load_dataset(
         columns: the columns of a table that are not predicates: ``id``, ``subject``, ``text`` (one or more), ``split``,
             ``category``, ``ignore``; and ``rename``, a mapping from columns to their predicates (see `Columns`).
 
-    Raises:
-        CorpusError: the source or a split does not exist, a file cannot be read, or there are too few records to be
-            divided.
+    Raises CorpusError if the source or a split does not exist or cannot be read, or has too few records to be divided.
     """
     if isinstance(source, Dataset):
         return source
@@ -137,25 +133,21 @@ def load_dataset(
         prefix, suffix = str(source)[: braces.start()], str(source)[braces.end() :]
         parts = {split_name(part): Path(prefix + part + suffix) for part in braces[1].split(",")}
         return _from_splits(label, parts, table_columns, splits)
-    path = Path(source)
+    path, catalogue = Path(source), {corpus.name: corpus.splits for corpus in list_corpora()}
     if parts := _split_files(path):
-        if str(source) not in _catalogue() or not splits or set(splits) <= parts.keys():
+        if str(source) not in catalogue or not splits or set(splits) <= parts.keys():
             return _from_splits(label, parts, table_columns, splits)
     elif path.is_file():
         return _from_table(label, _table(path, table_columns), seed, splits)
-    if str(source) not in _catalogue():
-        raise CorpusError(_unknown_source(path))
-    names = splits or [split for split in _STANDARD_SPLITS if split in _catalogue()[str(source)]]
+    if str(source) not in catalogue:
+        raise CorpusError(_unknown_source(path, catalogue))
+    names = splits or [split for split in _STANDARD_SPLITS if split in catalogue[str(source)]]
     contents = {split: split_rejects(load(str(source), split)) for split in names}
     rejects = {split: rejected for split, (_, rejected) in contents.items() if rejected}
     return Dataset(label, {split: records for split, (records, _) in contents.items()}, rejects)
 
 
-def _catalogue() -> dict[str, tuple[str, ...]]:
-    return {corpus.name: corpus.splits for corpus in list_corpora()}
-
-
-def _unknown_source(path: Path) -> str:
+def _unknown_source(path: Path, corpora: Collection[str]) -> str:
     if (path / ".job.json").exists():
         return f"the folder {path} is the output of an unfinished job; run the same command again to finish it"
     if path.is_dir():
@@ -165,7 +157,7 @@ def _unknown_source(path: Path) -> str:
         )
     if path.suffix.lower() in SUFFIXES:
         return f"cannot read {path}: there is no such file"
-    return f"no corpus {str(path)!r}; {hint(str(path), _catalogue())}, or pass a file or folder"
+    return f"no corpus {str(path)!r}; {hint(str(path), corpora)}, or pass a file or folder"
 
 
 def _split_files(folder: Path) -> dict[str, Path]:
@@ -247,8 +239,7 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
     """The records of a file in the format of its suffix (`SUFFIXES`); files with other suffixes are JSON lines."""
     suffix = path.suffix.lower()
     if suffix == ".parquet" or path.is_dir():
-        from agggen.corpora.parquet import read_parquet
-        from agggen.corpora.prepared import is_prepared, read_records
+        from agggen.corpora.prepared import is_prepared, read_parquet, read_records
 
         if is_prepared(path):
             return Table({None: read_records(path)}, [])

@@ -1,14 +1,20 @@
-"""Reads and hashes files, and replaces them atomically."""
+"""Reads, writes and hashes files, and replaces them atomically."""
+
+from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agggen.errors import BundleError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def read_json(path: Path) -> Any:
@@ -36,3 +42,17 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Writes tensors and metadata to the file `path`; converts SafetensorError for a failed write to OSError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), path, metadata=metadata and dict(metadata))
+    except SafetensorError as error:
+        match = re.search(r"\(os error (\d+)\)", str(error))
+        if match is None:
+            raise
+        raise OSError(int(match[1]), os.strerror(int(match[1])), str(path)) from error

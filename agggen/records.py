@@ -94,8 +94,7 @@ class Plan:
     def parse(cls, text: str) -> Plan:
         """Reads ``[eatType] [near customerRating]``; a predicate with spaces, brackets or quotes is a JSON string.
 
-        Raises:
-            PlanError: the text is not a plan; the message names the column (counted from 1) of the first error.
+        Raises PlanError, with the column (from 1) of the first error, if the text is not a plan.
         """
         groups: list[list[str]] = []
         open_bracket: int | None = None
@@ -202,10 +201,7 @@ class Record:
         """Reads ``{"id", "triples": [[s, p, o], ...], "references": [...], "category"}``.
 
         A reference is a string or ``{"text", "facts": [...], "plan": "[a] [b c]"}``; a fact is a string or
-        ``{"text", "predicates"}``.
-
-        Raises:
-            RecordError: a key is missing or unknown, or a value has the wrong form; the message names the key.
+        ``{"text", "predicates"}``. Raises RecordError, which names the key, if `data` has another form.
         """
         if not isinstance(data, Mapping):
             raise RecordError(f"a record must be an object with id and triples, not {type(data).__name__}")

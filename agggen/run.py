@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from agggen.bundle import Bundle, load_bundle
+from agggen.bundle import Bundle, device_of, load_bundle
 from agggen.config import resolved
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
@@ -22,7 +22,6 @@ from agggen.generation.planner import check_size
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
-from agggen.tensors import device_of
 from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, Checkpointer, CheckpointEvery
 from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
@@ -63,17 +62,18 @@ class FactsConfig(FrameSettings):
     constraints: Constraints = "release"  # see `agggen.alignment.hard_constraints`
 
     def __post_init__(self) -> None:
-        _ = self.segmenter, self.for_new_texts  # validates the settings of the source
+        _ = self.for_new_texts  # validates the settings of the source
 
     @property
     def segmenter(self) -> SegmenterConfig | None:
         """The segmenter of the training texts; None if the corpus has facts."""
-        return None if self.source == "corpus" else self.with_source(self.source)
+        return None if self.source == "corpus" else self.for_new_texts
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
         """The segmenter of new texts: ``embedded`` if ``source`` is ``corpus``."""
-        return self.segmenter or self.with_source("embedded")
+        source = "embedded" if self.source == "corpus" else self.source
+        return SegmenterConfig(source=source, level=self.level, allennlp=self.allennlp)
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,7 @@ def prepare(
     References are rejected if they cannot be segmented, contain no words, or their record has too many triples to be
     planned. With ``training.start``, vocabulary, predicate table, lexicon and weights are the bundle's (transition
     weights only if the transition settings are equal); ``training.grow`` adds the words and predicates of the training
-    records (`agggen.training.growth`).
-
-    Args:
-        train, dev: the records of both splits; records without references are skipped.
-        start: the bundle at ``training.start``, if it is already loaded.
-        replay: records whose texts are replayed.
+    records (`agggen.training.growth`). `start` is this bundle, if it is already loaded. Texts of `replay` are replayed.
 
     Raises:
         ConfigError: the bundle's sizes differ from ``model``, or its vocabulary setting from ``text``.

@@ -12,10 +12,11 @@ Records and raw texts come from WebNLG and are matched to these lines by their l
 licence, so users must copy the files themselves.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from difflib import SequenceMatcher, get_close_matches
-from itertools import accumulate, chain, pairwise
+from difflib import get_close_matches
+from itertools import chain, pairwise
 from pathlib import Path
 
 from agggen.corpora.lines import open_source, read_lines
@@ -23,11 +24,7 @@ from agggen.corpora.rejects import Reject, without_rejects
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Fact, Plan, Record, Reference
 
-_TO_ASCII = str.maketrans(
-    "\u201c\u201d\u201e\u2018\u2019`\u2010\u2011\u2012\u2013\u2014\u2212", '"' * 3 + "'" * 3 + "-" * 6
-)
-"""Maps variants of quotes and dashes to ASCII."""
-_MIN_SIMILARITY = 0.85  # of raw and tokenised text, since the authors' segmenter dropped or moved some words
+_LETTER = re.compile(r"[^\W_]")  # or digit
 _CLOSING_MARKS = ",.;:!?)]}%"
 SOURCES, PLANS, TEXTS = "webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl"
 
@@ -40,7 +37,12 @@ def read_annotated(folder: Path | str, records: Iterable[Record | Reject]) -> It
     `Reject` of the file `PLANS`; a file that cannot be read, or another number of lines, is a CorpusError.
     """
     paths = [Path(folder) / name for name in (SOURCES, PLANS, TEXTS)]
-    sources, plans, texts = files = [list(_tab_separated_lines(path)) for path in paths]
+    files: list[list[list[str]]] = []
+    for path in paths:
+        with open_source(path) as (stream, name):
+            lines = (text.rstrip("\r\n") for _, text in without_rejects(read_lines(stream, name)))
+            files.append([line.split("\t") for line in lines])
+    sources, plans, texts = files
     if len({len(rows) for rows in files}) > 1:
         lengths = ", ".join(f"{path} has {len(rows)}" for path, rows in zip(paths, files, strict=True))
         raise CorpusError(f"{lengths} lines; they must have the same number of lines")
@@ -107,64 +109,36 @@ def _raw_pieces(record: Record, facts: list[str]) -> tuple[str, ...] | None:
     # Texts with the same letters and digits may differ in punctuation: use the most similar text.
     for text in get_close_matches(tokenised, matches, 1, cutoff=0):
         pieces = attach_facts(text, facts)
-        if pieces is not None and len(pieces) == len(facts):
+        if all(piece.strip() for piece in pieces):
             return pieces
     return None
 
 
-def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
-    """Segments the raw `text` like the tokenised `facts`; the segments concatenate exactly to `text`.
+def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
+    """Segments the raw `text` like the tokenised `facts`, which have the same letters and digits.
 
-    Whitespace at a boundary belongs to the segment before it. Variants of quotes and dashes count as equal. If other
-    characters differ, boundaries are transferred by a character alignment and moved to the beginning of a word; None if
-    the similarity of `text` and `facts` is below `_MIN_SIMILARITY`.
+    The segments concatenate exactly to `text`. Whitespace and closing punctuation at a boundary belong to the segment
+    before it.
     """
-    positions = [position for position, character in enumerate(text) if not character.isspace()]
-    # Penn Treebank quotes are replaced only as complete tokens; in the raw text, offsets must not change.
-    compact_facts = ["".join('"' if token in ("``", "''") else token for token in fact.split()) for fact in facts]
-    compact_facts = [fact.translate(_TO_ASCII) for fact in compact_facts if fact]
-    if not positions or not compact_facts:
-        return None
-    ends = list(accumulate(map(len, compact_facts[:-1])))
-    tokenised, raw = "".join(compact_facts), "".join(text[position] for position in positions).translate(_TO_ASCII)
-    if tokenised != raw:
-        space_after = [later - earlier > 1 for earlier, later in pairwise(positions)]
-        raw_ends = _map_boundaries(ends, tokenised, raw, space_after)
-        if raw_ends is None:
-            return None
-        ends = raw_ends
-    boundaries = [0, *(positions[end] for end in ends), len(text)]
-    return tuple(text[start:end] for start, end in pairwise(boundaries))
-
-
-def _map_boundaries(ends: list[int], tokenised: str, raw: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `raw` of the boundaries in `tokenised`, without whitespace; None if too dissimilar."""
-    matcher = SequenceMatcher(None, tokenised, raw, autojunk=False)
-    if matcher.ratio() < _MIN_SIMILARITY:
-        return None
-    raw_ends: list[int] = []
-    for end in ends:
-        # The boundary is after the last aligned character and after closing punctuation that the segmenter dropped.
-        blocks = [block for block in matcher.get_matching_blocks() if block.size and block.a < end]
-        if not blocks:
-            continue
-        last = blocks[-1]
-        position = last.b + min(end - last.a, last.size)
-        while position < len(raw) and raw[position] in _CLOSING_MARKS and tokenised[end : end + 1] != raw[position]:
+    boundaries = [0]
+    position = 0
+    for fact in facts[:-1]:
+        n_letters = len(alnum(fact))
+        marks_at_end = _LETTER.split(fact.replace("``", '"').replace("''", '"'))[-1]
+        n_marks = len("".join(marks_at_end.split()))
+        while n_letters > 0:
+            n_letters -= len(alnum(text[position]))
             position += 1
-        while 0 < position < len(raw) and not space_after[position - 1] and raw[position - 1 :][:2].isalnum():
-            position -= 1
-        if (raw_ends[-1] if raw_ends else 0) < position < len(raw):
-            raw_ends.append(position)
-    return raw_ends
+        while position < len(text) and not alnum(text[position]):
+            if not text[position].isspace():
+                if n_marks <= 0 and text[position] not in _CLOSING_MARKS:
+                    break
+                n_marks -= 1
+            position += 1
+        boundaries.append(position)
+    return tuple(text[start:end] for start, end in pairwise([*boundaries, len(text)]))
 
 
 def alnum(text: str) -> str:
     """The letters and digits of `text` in lower case, which tokenisers do not change."""
     return "".join(character for character in text.casefold() if character.isalnum())
-
-
-def _tab_separated_lines(path: Path) -> Iterator[list[str]]:
-    with open_source(path) as (stream, name):
-        for _, text in without_rejects(read_lines(stream, name)):
-            yield text.rstrip("\r\n").split("\t")

@@ -51,16 +51,13 @@ def _read_webnlg_3(path: Path, split: str) -> Items:
     categories = {record.category for record in training}
     subjects = {triple.subject for record in training for triple in record.triples}
     for item in read_webnlg(path, base):
-        if part and isinstance(item, Record):
-            if item.category not in categories:
-                item_part = "unseen-categories"
-            elif all(triple.subject in subjects for triple in item.triples):
-                item_part = "seen"
-            else:
-                item_part = "unseen-entities"
-            if item_part != part:
-                continue
-        yield item
+        item_part = part
+        if isinstance(item, Record) and part:
+            has_known_subjects = all(triple.subject in subjects for triple in item.triples)
+            in_known_category = "seen" if has_known_subjects else "unseen-entities"
+            item_part = in_known_category if item.category in categories else "unseen-categories"
+        if item_part == part:
+            yield item
 
 
 _WEBNLG_TEST = "test/testdata_with_lex.xml"

@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agggen.corpora.delimited import read_rows
-from agggen.corpora.lines import open_source
+from agggen.corpora.lines import open_source, read_rows
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
@@ -59,7 +58,9 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
         attribute, value = match.group(1).strip(), match.group(2).strip()
         if not attribute or not value:
             raise RecordError(f"the slot {attribute!r} of the meaning representation {meaning!r:.100} has no value")
-        slots.append((_predicate(attribute), value))
+        first_word, *later_words = attribute.split()
+        predicate = first_word + "".join(word[:1].upper() + word[1:] for word in later_words)  # customerRating
+        slots.append((predicate, value))
         position = match.end()
     names = [value for attribute, value in slots if attribute == "name"]
     if not names:
@@ -67,9 +68,3 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
     subject = names[0]
     slots.remove(("name", subject))
     return tuple(Triple(subject, attribute, value) for attribute, value in slots or [("name", subject)])
-
-
-def _predicate(attribute: str) -> str:
-    """A slot's name in camel case: ``customer rating`` becomes ``customerRating``."""
-    first_word, *later_words = attribute.split()
-    return first_word + "".join(word[:1].upper() + word[1:] for word in later_words)

@@ -1,7 +1,7 @@
 """Statistics and likely errors of a dataset, for `agggen prepare`."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agggen.datasets import Dataset
@@ -10,7 +10,6 @@ from agggen.verification.check import Checker
 
 RARE_BELOW = 20  # predicates with fewer training texts are reported as rare
 MAX_CHECKED_TEXTS = 2_000  # maximum number of training texts that are checked, evenly spaced in the split
-_MAX_EXAMPLES = 3
 
 
 @dataclass
@@ -24,23 +23,11 @@ class PredicateUse:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A likely error: how often it occurs, and its first examples."""
-
-    problem: str
-    count: int
-    examples: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.problem}: {self.count:,}, such as {'; '.join(self.examples)}"
-
-
-@dataclass(frozen=True)
 class Examination:
     """The result of `examine`."""
 
     predicates: dict[str, PredicateUse]  # the predicates of the training records, by descending number of texts
-    findings: tuple[Finding, ...]
+    findings: list[str]  # likely errors: the problem, how often it occurs, and its first examples
     n_checked_texts: int  # number of checked training texts
 
 
@@ -68,33 +55,31 @@ def examine(data: Dataset) -> Examination:
             if value.kind == "missing":
                 use.missing.append(f"{value.triple.object!r} (record {record.id})")
         hallucinations += [f"{words!r} (record {record.id})" for words in result.invented]
+    by_frequency = sorted(uses.items(), key=lambda item: item[1].n_texts)
+    records = [(split, record) for split, split_records in data.splits.items() for record in split_records]
+    examples_of = {
+        "rows that could not be read": [str(reject) for rejects in data.rejects.values() for reject in rejects],
+        "records without a text": [record.id for _, record in records if not record.references],
+        "values without a word in a text": [f"{name} {value}" for name, use in uses.items() for value in use.missing],
+        "numbers and names in texts that the record lacks": hallucinations,
+        f"predicates with fewer than {RARE_BELOW} training texts": [
+            f"{name} ({use.n_texts})" for name, use in by_frequency if use.n_texts < RARE_BELOW
+        ],
+        "predicates that are not in training": sorted(
+            {triple.predicate for _, record in records for triple in record.triples} - uses.keys()
+        ),
+        "records with the same triples in several splits": _in_several_splits(
+            (split, record, record.triples) for split, record in records
+        ),
+        "texts in several splits": _in_several_splits(
+            (split, record, reference.text) for split, record in records for reference in record.references
+        ),
+    }
     return Examination(
         dict(sorted(uses.items(), key=lambda item: (-item[1].n_texts, item[0]))),
-        tuple(_findings(data, uses, hallucinations)),
+        [f"{name}: {len(found):,}, such as {'; '.join(found[:3])}" for name, found in examples_of.items() if found],
         len(sampled_pairs),
     )
-
-
-def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinations: Sequence[str]) -> Iterable[Finding]:
-    rejects = [str(reject) for split_rejects in data.rejects.values() for reject in split_rejects]
-    missing_values = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.missing]
-    by_frequency = sorted(uses.items(), key=lambda item: item[1].n_texts)
-    rare = [f"{name} ({use.n_texts})" for name, use in by_frequency if use.n_texts < RARE_BELOW]
-    records = [(split, record) for split, split_records in data.splits.items() for record in split_records]
-    unseen = sorted({triple.predicate for _, record in records for triple in record.triples} - uses.keys())
-    triples = [(split, record, record.triples) for split, record in records]
-    texts = [(split, record, reference.text) for split, record in records for reference in record.references]
-    examples_of = [
-        ("rows that could not be read", rejects),
-        ("records without a text", [record.id for _, record in records if not record.references]),
-        ("values without a word in a text", missing_values),
-        ("numbers and names in texts that the record lacks", hallucinations),
-        (f"predicates with fewer than {RARE_BELOW} training texts", rare),
-        ("predicates that are not in training", unseen),
-        ("records with the same triples in several splits", _in_several_splits(triples)),
-        ("texts in several splits", _in_several_splits(texts)),
-    ]
-    return [Finding(problem, len(items), tuple(items[:_MAX_EXAMPLES])) for problem, items in examples_of if items]
 
 
 def _in_several_splits(items: Iterable[tuple[str, Record, object]]) -> list[str]:

@@ -8,10 +8,10 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -26,8 +26,7 @@ _TIMEOUT = 30  # seconds without data after which a request fails
 _RETRY_DELAYS = (1, 2, 4)  # seconds before the first, second and third retry of a request; the next failure is an error
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
+class RemoteFile(NamedTuple):
     """One line of a manifest."""
 
     path: str
@@ -36,8 +35,7 @@ class RemoteFile:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class FetchReport:
+class FetchReport(NamedTuple):
     """The folder of the corpus, and the numbers of downloaded files and of files that were already present."""
 
     folder: Path

@@ -1,17 +1,7 @@
-"""Prepared corpora: records in Parquet, one file per split, lossless and written atomically.
+"""Parquet files: any files of users, and prepared corpora, one file per split, lossless and written atomically.
 
-Columns, with one row per record::
-
-    id          string
-    corpus      string                   in each row, to distinguish corpora and splits after concatenation
-    split       string
-    category    string | null
-    triples     list<struct<subject: string, predicate: string, object: string>>
-    references  list<struct<
-                  text:  string
-                  facts: list<struct<text: string, predicates: list<string> | null>> | null
-                  plan:  string | null   the notation [eatType] [near customerRating]
-                >>
+A row of a prepared split is a record; `schema` has the columns. Corpus and split are in each row, to distinguish them
+after concatenation. A plan has the notation ``[eatType] [near customerRating]``.
 
 The file's key-value metadata contains ``agggen.format`` (the version of this layout), ``agggen.corpus``,
 ``agggen.split`` and ``agggen.fingerprint`` (SHA-256 of the records' canonical JSON lines).
@@ -21,7 +11,7 @@ A split may also be a folder of such files, written by `agggen segment`; ``manif
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,7 +31,7 @@ _BLOCK_ROWS = 1024  # records per block while reading and writing
 
 
 def schema() -> pa.Schema:
-    """The Parquet schema of a prepared split (see the module's docstring)."""
+    """The Parquet schema of a prepared split."""
 
     def required(name: str, data_type: pa.DataType | None = None) -> pa.Field:
         return pa.field(name, data_type or pa.string(), nullable=False)
@@ -179,3 +169,43 @@ def _row(record: Record, corpus: str, split: str) -> dict[str, Any]:
             for reference in record.references
         ],
     }
+
+
+def check_no_extension_types(columns: pa.Schema, source: str) -> None:
+    """Raises CorpusError if a column contains an extension type, which may be nested in other types.
+
+    Ray Data registers an extension type whose values are pickles, which are loaded on conversion to Python objects: if
+    Ray Data is imported, an untrusted file could run code.
+    """
+    for column in columns:
+        for extension in _extension_types(column.type):
+            raise CorpusError(
+                f"{source}: the column {column.name!r} has values of the extension type {extension.extension_name!r}, "
+                "which could run code when they are read; write strings, numbers, lists and structs"
+            )
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """Reads a local Parquet file; raises CorpusError if it is missing, is not Parquet, or has an extension type."""
+    try:
+        check_no_extension_types(pq.read_schema(path), str(path))
+        return pq.read_table(path)
+    except CorpusError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # Ray Data's types raise the last two
+        raise CorpusError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def columns_of(schema: pa.Schema, names: list[str]) -> pa.Schema:
+    """The columns with these names, duplicates included."""
+    return pa.schema([column for column in schema if column.name in names])
+
+
+def _extension_types(data_type: pa.DataType) -> Iterator[pa.BaseExtensionType]:
+    if isinstance(data_type, pa.BaseExtensionType):
+        yield data_type
+    elif pa.types.is_dictionary(data_type):
+        yield from _extension_types(data_type.value_type)
+    else:
+        for number in range(data_type.num_fields):
+            yield from _extension_types(data_type.field(number).type)

@@ -17,7 +17,7 @@ from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Any
 
-from agggen.corpora.delimited import TRIPLE_COLUMNS
+from agggen.corpora.lines import TRIPLE_COLUMNS, Source, open_source, read_values
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple, unique_predicates
@@ -191,6 +191,30 @@ def record_of_row(row: Any, default_id: str) -> Record:
     return Record(identifier, tuple(draft.triples), tuple(draft.references), draft.category)
 
 
+def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Reject]:
+    """Reads a path or an open binary stream; the default id of a record is its line number.
+
+    A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
+    """
+    line_of_id: dict[str, int] = {}
+    with open_source(source, name) as (stream, label):
+        for item in read_values(stream, label):
+            if isinstance(item, Reject):
+                yield item
+                continue
+            line, value = item
+            try:
+                record = record_of_row(value, str(line))
+            except ValueError as error:  # a RecordError or PlanError
+                yield Reject(label, line, None, str(error))
+                continue
+            if record.id in line_of_id:
+                yield Reject(label, line, record.id, f"line {line_of_id[record.id]} has the same id")
+            else:
+                line_of_id[record.id] = line
+                yield record
+
+
 def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: Columns) -> tuple[Any, _Draft]:
     """(key that is equal in all rows of the record, draft of the record from this row)."""
     if "triples" in row:
@@ -204,7 +228,9 @@ def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: C
         return record.id, _Draft(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
     draft = _Draft(identifier, line, category=_cell_text(row, columns.find(row, "category")))
-    draft.references = [Reference(text) for key in texts for text in _text_list(row[key])]
+    for key in texts:
+        cells = row[key] if _is_list(row[key]) else [row[key]]
+        draft.references += [Reference(text) for text in dict.fromkeys(map(text_of, cells)) if text]
     if len(triple_keys := _triple_columns(row)) == 3:
         subject, predicate, value = (_cell_text(row, triple_keys[name]) or "" for name in TRIPLE_COLUMNS)
         if not identifier:
@@ -263,11 +289,6 @@ def _flattened_values(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _flattened_values(key, inner)
     elif text := text_of(value):
         yield "_".join((text_of(key) or "").split()), text
-
-
-def _text_list(value: Any) -> list[str]:
-    texts = map(text_of, value if _is_list(value) else [value])
-    return list(dict.fromkeys(text for text in texts if text))
 
 
 def _is_list(value: Any) -> bool:

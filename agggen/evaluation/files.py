@@ -1,25 +1,19 @@
 """Reads files for scoring: JSON objects; texts as plain lines, or as JSON lines with ids.
 
-Unlike the corpus readers, these functions raise an error at the first invalid line, since a score over only a part of
-the texts would be misleading.
+These functions raise CorpusError at the first invalid line, since a score of only a part of the texts would mislead.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agggen.corpora.json_lines import read_values
-from agggen.corpora.lines import open_source, read_lines
+from agggen.corpora.lines import open_source, read_lines, read_values
 from agggen.corpora.rejects import without_rejects
 from agggen.errors import CorpusError
 
 
 def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yields the 1-based number and the object of each non-blank line.
-
-    Raises:
-        CorpusError: the file is missing, empty or not UTF-8, or a line is not a JSON object; names the line.
-    """
+    """Yields the 1-based number and the object of each non-blank line."""
     with open_source(source) as (stream, name):
         for line, value in without_rejects(read_values(stream, name)):
             if not isinstance(value, Mapping):
@@ -32,9 +26,7 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
 
     A ``.jsonl`` file has objects with "id" and "text" in any order, like the output of `agggen generate` and a report's
     records.jsonl. Other files have one text per line in the order of the records; a blank line is an empty text.
-
-    Raises:
-        CorpusError: the file is missing, empty or not UTF-8, or a record has no text or several; names the line.
+    Raises CorpusError, with the line, if a record has no text or several.
     """
     if source.suffix.lower() == ".jsonl":
         return _texts_by_id(source, ids, records_name)

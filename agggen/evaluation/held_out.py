@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agggen.alignment import align
 from agggen.errors import CorpusError
-from agggen.evaluation.alignments import Positions, positions
+from agggen.evaluation.plans import Positions, positions
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record
 
@@ -39,9 +39,7 @@ def generate_outputs(
 ) -> ModelOutput:
     """Generates plans and texts for the records with references; calls `progress` with the number of finished records.
 
-    Raises:
-        CorpusError: no record has a reference text.
-        RecordError: a record has too many triples.
+    Raises CorpusError if no record has a reference text.
     """
     scored_records = [record for record in records if record.references]
     if not scored_records:

@@ -1,4 +1,4 @@
-"""Agreement of plans with human plans (paper, section "Study of Sentence Planning").
+"""Agreement of plans and alignments with those of humans (paper, "Study of Sentence Planning" and "... of Alignment").
 
 A plan is scored as a clustering of the record's triples into facts, by normalised mutual information (NMI), and as a
 ranking of the triples by their fact's position, by Kendall's tau-b. Plans with one triple per fact have a high NMI;
@@ -6,17 +6,24 @@ therefore the chance-corrected AMI and ARI, the number of groups and the rate of
 
 Plans may omit predicates of the record. An omitted predicate is a separate cluster and is ignored by tau; ``placed`` is
 the fraction of predicates that the plans contain.
+
+In the published table of alignments, "recall" is the fraction of triples that are aligned, correctly or not, and
+"precision" is the fraction of these whose alignment is correct. The usual recall is reported as ``accuracy``.
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 
-from agggen.errors import PlanError
-from agggen.evaluation.alignments import positions
-from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
+import numpy as np
+
+from agggen.errors import AggGenError, PlanError
+from agggen.evaluation.segments import Formula, SegmentStatistics, percentage, quotient_statistics, ratio
 from agggen.records import Plan, Record
+
+# The index of each predicate's fact in the text; None or absent if the predicate is not aligned.
+Positions = Mapping[str, int | None]
 
 Predicates = Sequence[Collection[str]]  # of each input's record; plans may omit some of them
 # The group number of each predicate in two plans, sorted; -1 for omitted predicates.
@@ -45,13 +52,8 @@ def plan_statistics(
     As in the paper, ``_max`` is the mean over inputs of the score with the best reference, and ``_avg`` is the mean
     over all pairs of plan and reference. Tau ignores plans and references of a single group, which have no order.
     ``human_...`` compares the references of an input with each other; ``human_nmi_max`` uses only inputs with at least
-    three references, if there are any.
-
-    Args:
-        predicates: of each input's record. [default: all predicates of its references]
-
-    Raises:
-        PlanError: a plan has a predicate that is not in its record.
+    three references, if there are any. `predicates` are those of each input's record, by default all predicates of its
+    references; PlanError if a plan has others.
     """
     if predicates is None:
         predicates = [dict.fromkeys(name for plan in gold for name in plan.predicates) for gold in references]
@@ -98,6 +100,14 @@ def indexed_reference_plans(records: Iterable[Record]) -> list[tuple[int, list[P
         if len(record.triples) > 1
     ]
     return [(index, plans) for index, plans in indexed_plans if plans]
+
+
+def distinct_plans(n_best: Sequence[Sequence[Plan]]) -> SegmentStatistics:
+    """The mean number of distinct plans per record; the order within a group is ignored."""
+    counts = [len({tuple(map(frozenset, plan.states)) for plan in plans}) for plans in n_best]
+    max_plans = max(map(len, n_best))
+    signature = f"diversity|different plans|order:of groups|n-best:{max_plans}|records:{len(counts)}"
+    return quotient_statistics([(count, 1) for count in counts], signature)
 
 
 def _agreement(
@@ -148,3 +158,48 @@ def _tau(labels: Labels) -> float:
         return math.nan
     first, second = zip(*common_labels, strict=True)
     return float(kendalltau(first, second).statistic)
+
+
+def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
+    """The fact index of each predicate, from the predicates of each fact in text order.
+
+    Of several facts with the same predicate, the last is used, as in the published numbers.
+    """
+    return {predicate: number for number, predicates in enumerate(facts) for predicate in predicates}
+
+
+def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, SegmentStatistics]:
+    """Precision, recall, F1 and accuracy in percent, with the paper's definitions.
+
+    Triples without a gold fact are not counted; AggGenError if no triple has a gold fact.
+    """
+    counts = []
+    for facts, gold_facts in zip(predicted, gold, strict=True):
+        pairs = [(facts.get(predicate), fact) for predicate, fact in gold_facts.items() if fact is not None]
+        if pairs:
+            n_correct = sum(fact == gold_fact for fact, gold_fact in pairs)
+            n_aligned = sum(fact is not None for fact, _ in pairs)
+            counts.append((n_correct, n_aligned, len(pairs)))
+    if not counts:
+        raise AggGenError("the gold alignments are empty; at least one triple must have a fact")
+    rows = np.array(counts, dtype=float)  # (texts, 3): correctly aligned, aligned, all triples
+    return {
+        name: SegmentStatistics(rows, formula, f"alignment|{definition}|percent|triples:{int(rows[:, 2].sum())}")
+        for name, (formula, definition) in _MEASURES.items()
+    }
+
+
+_PRECISION, _RECALL = percentage(0, 1), percentage(1, 2)
+
+
+def _f1(sums: np.ndarray) -> np.ndarray:
+    precision, recall = _PRECISION(sums), _RECALL(sums)
+    return ratio(2 * precision * recall, precision + recall)
+
+
+_MEASURES: dict[str, tuple[Formula, str]] = {
+    "precision": (_PRECISION, "right/aligned"),
+    "recall": (_RECALL, "paper's recall: aligned, right or wrong/all"),
+    "f1": (_f1, "of precision and the paper's recall"),
+    "accuracy": (percentage(0, 2), "right/all"),
+}

@@ -21,14 +21,14 @@ from dataclasses import replace
 from functools import cache, partial
 
 from agggen.errors import AggGenError
-from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
-from agggen.evaluation.meteor import meteor_statistics
-from agggen.evaluation.nist import mteval_tokens, nist_statistics
+from agggen.evaluation.java import cider_statistics, meteor_statistics, ptb_tokens, rouge_l_statistics
 from agggen.evaluation.segments import References, SegmentStatistics, non_blank_references
 from agggen.evaluation.text_metrics import (
     bleu_statistics,
     chrf_statistics,
+    mteval_tokens,
     multi_bleu_statistics,
+    nist_statistics,
     ter_statistics,
     tercom_statistics,
 )
@@ -58,17 +58,11 @@ def measure(
     metrics: Sequence[str] | None = None,
     tokenised: bool = False,
 ) -> dict[str, SegmentStatistics]:
-    """The statistics of the texts by metric.
+    """The statistics of the texts by metric (by default all metrics of the protocol); blank references are ignored.
 
-    Args:
-        references: at least one per text; blank references are ignored.
-        metrics: all metrics of the protocol by default.
-        tokenised: whether texts and references are already tokenised, with spaces between tokens; only e2e tokenises
-            them again.
-
-    Raises:
-        AggGenError: a name is unknown, a text cannot be scored (`non_blank_references`), or the Java runtime or
-            pycocoevalcap, needed for METEOR, ROUGE-L and CIDEr, is missing.
+    If texts and references are already `tokenised`, with spaces between tokens, only e2e tokenises them again. Raises
+    AggGenError if a name is unknown, a text cannot be scored (`non_blank_references`), or the Java runtime or
+    pycocoevalcap, needed for METEOR, ROUGE-L and CIDEr, is missing.
     """
     names = requested_metrics(protocol, metrics)
     groups = non_blank_references(hypotheses, references)
@@ -92,8 +86,7 @@ def measure(
 def challenge_tokens(text: str) -> str:
     """The tokens of the WebNLG challenge's scorer: lower-cased, without diacritics, split at each punctuation mark.
 
-    The challenge used unidecode. This function handles Latin letters and quotes, and returns the same tokens for all
-    4,894 references of the test set.
+    The challenge used unidecode; for all 4,894 references of the test set, the tokens are the same.
     """
     plain = unicodedata.normalize("NFKD", text.lower())
     plain = "".join(char for char in plain if not unicodedata.combining(char)).translate(_ASCII_REPLACEMENTS)

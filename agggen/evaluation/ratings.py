@@ -40,11 +40,7 @@ class Agreement:
 
 
 def read_ratings(path: Path) -> list[RatedText]:
-    """The rated texts of a file, each with its ratings in `DIMENSIONS`.
-
-    Raises:
-        CorpusError: a line has no valid triples, text or system, or no rating; names the line.
-    """
+    """The rated texts of a file, with their ratings in `DIMENSIONS`; CorpusError, with the line, if one is invalid."""
     rated_texts = []
     for line, data in json_objects(path):
         try:

@@ -4,8 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.evaluation.protocols import PROTOCOLS, check_metrics, measure, requested_metrics
-from agggen.evaluation.segments import SegmentStatistics, percentage_statistics
-from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
+from agggen.evaluation.segments import (
+    Comparison,
+    Interval,
+    SegmentStatistics,
+    confidence_interval,
+    paired_bootstrap,
+    percentage_statistics,
+)
 from agggen.evaluation.values import VALUE_METRICS, check_values
 from agggen.records import Record
 from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of
@@ -24,11 +30,7 @@ class MeasuredMetric:
 
 
 def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:
-    """The requested metrics without duplicates; by default all metrics of the protocol that the records allow.
-
-    Raises:
-        AggGenError: the protocol or a metric is unknown, or `requested` is empty.
-    """
+    """The requested metrics without duplicates; by default all metrics of the protocol that the records allow."""
     without_slots = (*requested_metrics(protocol, None), *VALUE_METRICS)
     all_metrics = (*without_slots, SER) if protocol == "e2e" else without_slots
     if requested is None:
@@ -55,18 +57,10 @@ def measure_system(
     tokenised: bool = False,
     confidence: bool = False,
 ) -> dict[str, MeasuredMetric]:
-    """Scores the text of each record; for the slot error rate see `slot_statistics`.
+    """Scores the text of each record by `metrics` (the result of `metrics_of`); for errors, see `measure`.
 
-    Values are checked without a lexicon, since only models of agggen have one.
-
-    Args:
-        metrics: the result of `metrics_of`.
-        against: another system's texts, for a paired comparison.
-        tokenised: see `agggen.evaluation.protocols.measure`.
-
-    Raises:
-        AggGenError: the numbers of records and texts differ, a record has no reference, or a metric's tool is missing.
-        RecordError: slot errors are requested and a predicate is not a slot of E2E.
+    `against` are another system's texts, for a paired comparison. Values are checked without a lexicon, since only
+    models of agggen have one. Raises RecordError if slot errors are requested and a predicate is not a slot of E2E.
     """
     other_statistics = None if against is None else _statistics(protocol, metrics, records, against, tokenised)
     return {
@@ -99,8 +93,7 @@ def slot_statistics(
 ) -> dict[str, SegmentStatistics]:
     """The slot error rate ``ser.ser``, and its parts ``ser.add``, ``ser.miss`` and ``ser.wrong``, in percent of values.
 
-    Raises:
-        RecordError: a record has a predicate that is not a slot of E2E.
+    Raises RecordError if a predicate is not a slot of E2E.
     """
     check_paired(records, texts)
     errors = [slot_errors(record, text, reading) for record, text in zip(records, texts, strict=True)]

@@ -18,39 +18,48 @@ _SUBSTITUTE, _INSERT, _DELETE = range(3)
 
 def count_edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
     """The number of edits, shifts included, that change `hypothesis` into `reference`."""
-    return _Search(list(reference)).count_edits(list(hypothesis))
+    if not reference:
+        return len(hypothesis)
+    words, reference_words = list(hypothesis), list(reference)
+    occurrences: dict[tuple[str, ...], list[int]] = {}  # the positions of each word sequence in the reference
+    for start in range(len(reference)):
+        for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(reference)) + 1):
+            occurrences.setdefault(tuple(reference[start:end]), []).append(start)
+    n_shifts = 0
+    while True:
+        alignment = _align(words, reference_words)
+        shifted_words = _best_shift(words, reference_words, alignment, _shifts(words, occurrences, alignment))
+        if shifted_words is None:
+            return n_shifts + alignment.distance
+        words = shifted_words
+        n_shifts += 1
 
 
-class Distance:
-    """Levenshtein distance of word sequences to a reference, which has at least one word.
+def edit_distance(words: Sequence[str], reference: Sequence[str]) -> int:
+    """The Levenshtein distance of two word sequences; the reference has at least one word.
 
     Two bit vectors represent a column of the distance table: where its values increase and decrease by one. Two others
     represent the changes along the rows to the next column.
     """
-
-    def __init__(self, reference: Sequence[str]) -> None:
-        self.size = len(reference)
-        self._bits: dict[str, int] = {}
-        for position, word in enumerate(reference):
-            self._bits[word] = self._bits.get(word, 0) | 1 << position
-
-    def __call__(self, words: Sequence[str]) -> int:
-        all_bits, last_bit = (1 << self.size) - 1, 1 << (self.size - 1)
-        increases, decreases, distance = all_bits, 0, self.size
-        for word in words:
-            matches = self._bits.get(word, 0)
-            vertical = matches | decreases
-            horizontal = (((matches & increases) + increases) ^ increases) | matches
-            row_increases = decreases | ~(horizontal | increases) & all_bits
-            row_decreases = increases & horizontal
-            if row_increases & last_bit:
-                distance += 1
-            elif row_decreases & last_bit:
-                distance -= 1
-            row_increases = (row_increases << 1 | 1) & all_bits
-            increases = (row_decreases << 1) & all_bits | ~(vertical | row_increases) & all_bits
-            decreases = row_increases & vertical
-        return distance
+    positions: dict[str, int] = {}  # of each word in the reference, as bits
+    for position, word in enumerate(reference):
+        positions[word] = positions.get(word, 0) | 1 << position
+    all_bits, last_bit = (1 << len(reference)) - 1, 1 << (len(reference) - 1)
+    increases, decreases, distance = all_bits, 0, len(reference)
+    for word in words:
+        matches = positions.get(word, 0)
+        vertical = matches | decreases
+        horizontal = (((matches & increases) + increases) ^ increases) | matches
+        row_increases = decreases | ~(horizontal | increases) & all_bits
+        row_decreases = increases & horizontal
+        if row_increases & last_bit:
+            distance += 1
+        elif row_decreases & last_bit:
+            distance -= 1
+        row_increases = (row_increases << 1 | 1) & all_bits
+        increases = (row_decreases << 1) & all_bits | ~(vertical | row_increases) & all_bits
+        decreases = row_increases & vertical
+    return distance
 
 
 class _Alignment(NamedTuple):
@@ -60,78 +69,59 @@ class _Alignment(NamedTuple):
     position: list[int]  # for each word of the reference: the aligned or, if deleted, the last word before it, or -1
 
 
-class _Search:
-    """Searches for edits to a reference, with an index of the reference's word sequences."""
-
-    def __init__(self, reference: list[str]) -> None:
-        self.reference = reference
-        self.distance = Distance(reference)
-        self.occurrences: dict[tuple[str, ...], list[int]] = {}
-        for start in range(len(reference)):
-            for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(reference)) + 1):
-                self.occurrences.setdefault(tuple(reference[start:end]), []).append(start)
-
-    def count_edits(self, words: list[str]) -> int:
-        if not self.reference:
-            return len(words)
-        shifts = 0
-        while True:
-            alignment = _align(words, self.reference)
-            shifted_words = self._best_shift(words, alignment)
-            if shifted_words is None:
-                return shifts + alignment.distance
-            words = shifted_words
-            shifts += 1
-
-    def _best_shift(self, words: list[str], alignment: _Alignment) -> list[str] | None:
-        """The words after the best shift; None if no shift saves at least one edit, its own cost."""
-        distance = alignment.distance
-        min_cost, best = distance, None
-        # A shift of n words saves at most 2 n edits, so the search stops when shorter shifts cannot save more.
-        for length, shifts in reversed(self._shifts(words, alignment)):
-            for start, target in shifts:
-                saved = distance - min_cost
-                if saved > 2 * length or (best is not None and saved == 2 * length):
-                    return best
-                shifted = _shift(words, start, start + length, target)
-                cost = self.distance(shifted) + 1
-                if cost > BEAM + 1 and (cost < min_cost or (best is None and cost == min_cost)):
-                    cost = _table(shifted, self.reference)[0] + 1
-                if cost < min_cost or (best is None and cost == min_cost):
-                    min_cost, best = cost, shifted
-        return best
-
-    def _shifts(self, words: list[str], alignment: _Alignment) -> list[tuple[int, list[tuple[int, int]]]]:
-        """(length, shifts) with shifts as (index of the first word, index of the word after which it moves; -1: start).
-
-        A sequence is a candidate if it also occurs at another position of the reference, with errors at both positions.
-        """
-        shifts: list[list[tuple[int, int]]] = [[] for _ in range(MAX_SHIFT_WORDS)]
-        position = alignment.position
-        for start in range(len(words)):
-            for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(words)) + 1):
-                occurrences = self.occurrences.get(tuple(words[start:end]))
-                if not occurrences:
-                    break
-                if end == start + 1 and not any(_is_reachable(start, position[index]) for index in occurrences):
-                    break
-                if not any(alignment.hypothesis_errors[start:end]):
-                    continue
-                other_occurrences = [
-                    index
-                    for index in occurrences
-                    if not start <= position[index] < end and abs(position[index] - start) <= MAX_SHIFT_DISTANCE
-                ]
-                for index in other_occurrences:
-                    if any(alignment.reference_errors[index : index + end - start]):
-                        shifts[end - start - 1] += [(start, target) for target in _targets(start, end, index, position)]
-                if not other_occurrences:
-                    break
-        return list(enumerate(shifts, start=1))
+_Shift = tuple[int, int]  # the index of the first word, and the index of the word after which it moves (-1: start)
 
 
-def _is_reachable(start: int, position: int) -> bool:
-    return position != start and -MAX_SHIFT_DISTANCE - 1 <= position - start <= MAX_SHIFT_DISTANCE
+def _best_shift(
+    words: list[str], reference: list[str], alignment: _Alignment, shifts: list[list[_Shift]]
+) -> list[str] | None:
+    """The words after the best shift; None if no shift saves at least one edit, its own cost."""
+    min_cost, best = alignment.distance, None
+    # A shift of n words saves at most 2 n edits, so the search stops when shorter shifts cannot save more.
+    for length in range(MAX_SHIFT_WORDS, 0, -1):
+        for start, target in shifts[length]:
+            saved = alignment.distance - min_cost
+            if saved > 2 * length or (best is not None and saved == 2 * length):
+                return best
+            shifted = _shift(words, start, start + length, target)
+            cost = edit_distance(shifted, reference) + 1
+            if cost > BEAM + 1 and (cost < min_cost or (best is None and cost == min_cost)):
+                cost = _table(shifted, reference)[0] + 1
+            if cost < min_cost or (best is None and cost == min_cost):
+                min_cost, best = cost, shifted
+    return best
+
+
+def _shifts(
+    words: list[str], occurrences: dict[tuple[str, ...], list[int]], alignment: _Alignment
+) -> list[list[_Shift]]:
+    """The candidate shifts of each number of words, in tercom's order.
+
+    A sequence is a candidate if it also occurs at another position of the reference, with errors at both positions.
+    """
+    shifts: list[list[_Shift]] = [[] for _ in range(MAX_SHIFT_WORDS + 1)]
+    position = alignment.position
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(words)) + 1):
+            indices = occurrences.get(tuple(words[start:end]), [])
+            distances = [position[index] - start for index in indices]
+            if not any(
+                distance and -MAX_SHIFT_DISTANCE - 1 <= distance <= MAX_SHIFT_DISTANCE for distance in distances
+            ):
+                break
+            if not any(alignment.hypothesis_errors[start:end]):
+                continue
+            other_indices = [
+                index
+                for index, distance in zip(indices, distances, strict=True)
+                if not 0 <= distance < end - start and abs(distance) <= MAX_SHIFT_DISTANCE
+            ]
+            for index in other_indices:
+                if any(alignment.reference_errors[index : index + end - start]):
+                    shifts[end - start] += [(start, target) for target in _targets(start, end, index, position)]
+            if not other_indices:
+                break
+    return shifts
 
 
 def _targets(start: int, end: int, index: int, position: list[int]) -> list[int]:

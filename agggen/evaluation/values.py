@@ -37,9 +37,6 @@ def check_values(records: Sequence[Record], texts: Sequence[str], checker: Check
     """Checks the text of each record by the strict check (by default without a lexicon) and the lenient check.
 
     The signature of ``values_whole`` has, after ``said``, the number of values by kind of match.
-
-    Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
     """
     check_paired(records, texts)
     checker = checker or Checker()

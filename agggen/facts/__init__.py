@@ -12,14 +12,12 @@ from agggen.errors import AggGenError
 
 
 class FactSegmenter(Protocol):
-    """Segments texts into facts. Segmenters with the same fingerprint return the same facts."""
+    """Segments texts into facts. Segmenters with the same fingerprint (of rules and model) return the same facts."""
 
     name: str
 
     @property
-    def fingerprint(self) -> str:
-        """Identifies the segmenter's rules and model."""
-        ...
+    def fingerprint(self) -> str: ...
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The facts of each text; none for a blank text."""
@@ -27,11 +25,7 @@ class FactSegmenter(Protocol):
 
 
 def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
-    """Checks that `facts` are a segmentation of `text`, and returns them.
-
-    Raises:
-        AggGenError: the facts do not concatenate to the text, a fact is blank, or a non-blank text has no facts.
-    """
+    """`facts`; AggGenError if they do not concatenate to `text`, one is blank, or a non-blank text has none."""
     if not text.strip():
         if facts:
             raise AggGenError(f"a blank text has no facts, not {len(facts)}")
@@ -80,7 +74,7 @@ def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
         if text[begin:start].strip() and text[start:].strip():
             segments.append(text[begin:start])
             begin = start
-    return check_facts(text, (*segments, text[begin:]))
+    return (*segments, text[begin:])
 
 
 class RuleSegmenter:

@@ -63,9 +63,6 @@ class FrameSettings:
     level: Level = "full"  # of the rules that turn frames into facts (`agggen.facts.tree`); paper: exactly appendix B
     allennlp: AllenNLPConfig | None = None  # the archive of the source ``allennlp``
 
-    def with_source(self, source: SegmenterName) -> SegmenterConfig:
-        return SegmenterConfig(source=source, level=self.level, allennlp=self.allennlp)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SegmenterConfig(FrameSettings):
@@ -89,11 +86,7 @@ class SegmenterConfig(FrameSettings):
 
 
 def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
-    """The segmenter of a configuration, or of a name (one of ``SEGMENTERS``).
-
-    Raises:
-        ConfigError: the name is unknown, a required setting is missing, or ``allennlp`` is used without the platform.
-    """
+    """The segmenter of a configuration, or of a name (one of ``SEGMENTERS``); ConfigError if it is not usable."""
     if isinstance(config, str):
         config = SegmenterConfig(source=config)  # type: ignore[arg-type] # validates the name
     if config.source == "clauses":
@@ -101,11 +94,11 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
 
         return ClauseSegmenter()
     if config.source == "sentences":
-        from agggen.facts.sentences import SentenceSegmenter
+        from agggen.facts.clauses import SentenceSegmenter
 
         return SentenceSegmenter()
-    from agggen.facts.embedded import EmbeddedFrames
     from agggen.facts.framed import FrameSegmenter
+    from agggen.facts.tagger.store import EmbeddedFrames
 
     if config.source == "embedded":
         return FrameSegmenter(EmbeddedFrames(), config.level)

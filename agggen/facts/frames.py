@@ -61,15 +61,14 @@ class Sentence:
 class FrameSource(Protocol):
     """A tagger, parser or service that returns the frames of tokenised sentences.
 
-    Frames depend on a sentence's words only; sources with the same fingerprint return the same frames.
+    Frames depend on a sentence's words only; sources with the same fingerprint (of model and settings) return the same
+    frames.
     """
 
     name: str
 
     @property
-    def fingerprint(self) -> str:
-        """Identifies the source's model and settings."""
-        ...
+    def fingerprint(self) -> str: ...
 
     def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in any order; AggGenError if the source fails."""
@@ -79,10 +78,7 @@ class FrameSource(Protocol):
 def frame_of_tags(tags: Sequence[str]) -> Frame | None:
     """The frame of BIO tags, one per word (``B-ARG0 I-ARG0 B-V O``); None if no tag is ``B-V``.
 
-    An ``I-`` tag that does not continue a phrase begins a new phrase.
-
-    Raises:
-        AggGenError: a tag is neither ``O`` nor ``B-`` or ``I-`` with a role.
+    An ``I-`` tag that does not continue a phrase begins a new phrase. Raises AggGenError for other tags.
     """
     phrases: list[Phrase] = []
     for index, tag in enumerate(tags):

@@ -17,7 +17,7 @@ from agggen.corpora.catalogue import list_corpora
 from agggen.datasets import fingerprint_of
 from agggen.evaluation.held_out import alignments, generate_outputs
 from agggen.evaluation.published import board_for
-from agggen.evaluation.significance import RESAMPLES
+from agggen.evaluation.segments import RESAMPLES
 from agggen.evaluation.values import check_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig

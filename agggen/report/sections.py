@@ -10,15 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError, ConfigError
-from agggen.evaluation.alignments import Positions, alignment_statistics
-from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
 from agggen.evaluation.held_out import ModelOutput
 from agggen.evaluation.java import package_version
-from agggen.evaluation.plans import Predicates, indexed_reference_plans, plan_statistics
+from agggen.evaluation.plans import (
+    Positions,
+    Predicates,
+    alignment_statistics,
+    distinct_plans,
+    indexed_reference_plans,
+    plan_statistics,
+)
 from agggen.evaluation.protocols import PROTOCOLS, measure, requested_metrics
-from agggen.evaluation.segments import SegmentStatistics, quotient_statistics
-from agggen.evaluation.significance import confidence_interval
+from agggen.evaluation.segments import SegmentStatistics, confidence_interval, quotient_statistics
 from agggen.evaluation.systems import slot_statistics
+from agggen.evaluation.text_metrics import distinct_n, self_bleu
 from agggen.evaluation.values import FULFILLED_SIGNATURE, VALUE_METRICS
 from agggen.records import Plan, Record
 from agggen.report.content import Measure, Row, Section

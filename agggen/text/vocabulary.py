@@ -77,9 +77,7 @@ class Vocabulary:
     def build(cls, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
         """The words that occur at least `min_count` times in the records or in their references, most frequent first.
 
-        Raises:
-            ConfigError: `min_count` is below 1.
-            CorpusError: no record has a reference text.
+        Raises CorpusError if no record has a reference text.
         """
         return cls(SPECIALS, len(SPECIALS)).grown(records, min_count)
 
@@ -121,10 +119,8 @@ class Vocabulary:
     def encode_target(self, facts: Sequence[str], source: EncodedSource) -> dict[int, list[int]]:
         """The token ids of the facts in which a token starts, by the fact's index, in ascending order.
 
-        `facts` are the text's segments. A word that can be neither generated nor copied from the source is UNK.
-
-        Raises:
-            RecordError: the text contains no words.
+        `facts` are the text's segments. A word that can be neither generated nor copied from the source is UNK. Raises
+        RecordError if the text contains no words.
         """
         text, ends = "".join(facts), list(accumulate(map(len, facts)))
         extras = {word: len(self) + index for index, word in enumerate(source.extras)}

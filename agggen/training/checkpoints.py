@@ -17,7 +17,7 @@ from torch import Tensor
 
 from agggen.config import flatten
 from agggen.errors import TrainingError
-from agggen.tensors import save_tensors
+from agggen.files import save_tensors
 from agggen.training.loop import Progress, Trainer
 
 FORMAT = 2

@@ -15,7 +15,7 @@ import torch
 
 from agggen.bundle import load_bundle
 from agggen.datasets import load_dataset
-from agggen.evaluation.diversity import self_bleu
+from agggen.evaluation.text_metrics import self_bleu
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generation
 

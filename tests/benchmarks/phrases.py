@@ -10,12 +10,12 @@ import argparse
 import json
 from itertools import chain
 
+from agggen.api import score
 from agggen.datasets import load_dataset
 from agggen.generation.fallbacks import fallback_sentences
 from agggen.generation.planner import unknown_groups
 from agggen.records import Record
 from agggen.report.sections import protocol_of
-from agggen.scoring import score
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from agggen.verification.templates import learn_phrases

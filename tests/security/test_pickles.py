@@ -20,8 +20,7 @@ from agggen.config import load_config
 from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, TrainingError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
-from agggen.facts.embedded import TAGGER_FOLDER
-from agggen.facts.tagger.store import load_tagger
+from agggen.facts.tagger.store import TAGGER_FOLDER, load_tagger
 from agggen.records import Record
 from agggen.training.checkpoints import load_checkpoint
 from agggen.training.data import Data

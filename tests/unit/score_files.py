@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agggen.evaluation import Score
-from agggen.evaluation.alignments import alignment_statistics
+from agggen.evaluation.plans import alignment_statistics
 from agggen.evaluation.protocols import measure
 from agggen.evaluation.segments import SegmentStatistics
 

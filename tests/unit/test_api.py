@@ -3,6 +3,7 @@
 import errno
 import json
 import re
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 
 import agggen
 from agggen.config import load_config, preset_names
+from agggen.display import Results, group_labels, html
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, PlanError, RecordError, StoppedError
 from agggen.run import RunConfig
 from agggen.training.callbacks import Callback, Metrics
@@ -49,7 +51,7 @@ def test_importing_the_package_imports_nothing_heavy_and_no_module_shadows_a_pub
     code = """
 import agggen, sys
 print({"torch", "numpy", "pyarrow", "pydantic", "yaml", "scipy"} & {*sys.modules})
-import agggen.api, agggen.scoring, agggen.evaluation, agggen.training
+import agggen.api, agggen.evaluation, agggen.training
 print({name for name in agggen.__all__ if type(getattr(agggen, name)).__name__ == "module"})
 """
     assert python_without((), code, tmp_path).stdout.split("\n") == ["set()", "set()", ""]
@@ -322,3 +324,29 @@ def test_the_five_lines_of_the_readme_run(
     monkeypatch.setattr(agggen, "evaluate", partial(agggen.evaluate, limit=2), raising=False)
     exec(block, {})
     assert "plain/bleu = " in capsys.readouterr().out and (tmp_path / "runs" / "elements" / "bundle").is_dir()
+
+
+@dataclass
+class Result:
+    id: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"id": self.id, **self.more}
+
+
+def test_tables_have_the_columns_of_all_results() -> None:
+    results = Results([Result("1"), Result("2", {"faults": ["x"]})])
+    assert results.to_arrow().to_pydict() == {"id": ["1", "2"], "faults": [None, ["x"]]}
+    pytest.importorskip("pandas")
+    assert list(results.to_frame().columns) == ["id", "faults"]
+    assert Results[Result]([]).to_arrow().num_rows == 0
+
+
+def test_groups_are_in_the_notation_of_plans() -> None:
+    assert group_labels([("customer rating", "near"), ()]) == ['["customer rating" near]', "[]"]
+
+
+def test_a_page_has_the_spaces_of_the_text() -> None:
+    page = html("", [("[near]", "Ulm"), ("[area]", ", a city in "), ("[country]", "Oz.")], [])
+    assert re.sub("<[^>]+>", "", page.split("<p>")[1].split("</p>")[0]) == "Ulm, a city in Oz."

@@ -1,4 +1,4 @@
-"""Loading records and splits from files, folders, patterns, DataFrames, Arrow tables and lists."""
+"""Loading records and splits from files, folders, patterns, stores, DataFrames, Arrow tables and lists."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from agggen import Dataset, Record, load_dataset, load_records
+from agggen.corpora.examine import examine
 from agggen.datasets import divide
-from agggen.errors import CorpusError
+from agggen.errors import ConfigError, CorpusError
+from agggen_platform.storage.folder import Folder
+from tests.unit.training.toy import RECORDS, write_corpus
 
 ROWS: list[dict[str, Any]] = [
     {"id": str(n), "title": f"Film {n}", "year": 1950 + n, "text": f"Film {n} is of {1950 + n}."} for n in range(20)
@@ -128,3 +131,68 @@ def test_a_split_of_a_json_file_may_have_invalid_rows(tmp_path: Path) -> None:
 def test_skipped_rows_cause_a_warning() -> None:
     with pytest.warns(UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be an"):
         assert len(load_records([ROWS[0], 3])) == 1
+
+
+def records_of(corpus: str, split: str) -> list[Record]:
+    return load_dataset(corpus, splits=(split,)).split(split)
+
+
+def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "e2e").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))
+    with pytest.raises(CorpusError, match="agggen corpora fetch e2e"):
+        records_of("e2e", "dev")
+
+
+def test_records_of_a_folder_in_a_store(tmp_path: Path, s3: str) -> None:
+    corpus = write_corpus(tmp_path / "toy")
+    folder = Folder(f"{s3}/toy")
+    for name in ("train", "dev"):
+        folder.upload(f"{name}.parquet", corpus / f"{name}.parquet")
+    assert records_of(folder.address, "train") == RECORDS[:8]
+    with pytest.raises(CorpusError, match=rf"{folder} has no split 'test'; it has dev, train"):
+        records_of(folder.address, "test")
+    folder.write("dev.parquet", (folder.read("dev.parquet") or b"")[:-20])
+    with pytest.raises(CorpusError, match=rf"^{folder}/dev\.parquet is not a Parquet file"):
+        records_of(folder.address, "dev")
+    with pytest.raises(ConfigError, match="is neither a path, file://PATH nor s3://BUCKET/PREFIX"):
+        records_of("https://toy", "dev")
+
+
+def row(number: int, text: str, **changes: object) -> dict[str, object]:
+    return {"id": number, "title": f"Film {number}", "director": "Scott", "text": text, "split": "train"} | changes
+
+
+def test_likely_errors_are_reported_with_examples() -> None:
+    rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
+    rows += [
+        row(30, "Film 30 is nice."),  # lacks the director
+        row(31, "Film 31 is by Scott and was shot in Malta in 1977."),
+        row(32, "Film 32 is by Scott, a story of love.", genre="love"),
+        row(33, ""),
+        row(0, "Film 0 is by Scott.", split="dev"),
+        row(40, "Film 40 is by Scott, for sale.", split="test", price="sale"),
+        row(41, "A.", director=b"x"),
+    ]
+    result = examine(load_dataset(rows))
+    uses = {name: (use.n_texts, len(use.missing)) for name, use in result.predicates.items()}
+    assert uses == {"director": (28, 1), "genre": (1, 0)}
+    by_problem = dict(finding.split(": ", 1) for finding in result.findings)
+    assert "record '41': a cell has the type bytes" in by_problem["rows that could not be read"]
+    hallucinated = by_problem["numbers and names in texts that the record lacks"]
+    assert "'Malta'" in hallucinated and "'1977'" in hallucinated
+    expected = {
+        "records without a text": "1, such as 33",
+        "values without a word in a text": "1, such as director 'Scott' (record 30)",
+        "predicates with fewer than 20 training texts": "1, such as genre (1)",
+        "predicates that are not in training": "1, such as price",
+        "records with the same triples in several splits": "1, such as train 0, dev 0",
+        "texts in several splits": "1, such as train 0, dev 0",
+    }
+    assert by_problem.items() >= expected.items()
+
+
+def test_clean_data_have_no_findings() -> None:
+    rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
+    assert examine(load_dataset({"train": rows[:20], "dev": rows[20:]})).findings == []

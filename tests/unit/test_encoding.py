@@ -11,8 +11,8 @@ from agggen.alignment import hard_constraints
 from agggen.corpora.rejects import Reject
 from agggen.encoding import UNKNOWN_PREDICATE, Constraints, Encoder, segmented, training_examples
 from agggen.errors import BundleError, RecordError
+from agggen.facts.clauses import SentenceSegmenter
 from agggen.facts.config import segmenter
-from agggen.facts.sentences import SentenceSegmenter
 from agggen.model.batch import collate
 from agggen.records import Fact, Plan, Record, Reference, Triple
 from agggen.text import Vocabulary

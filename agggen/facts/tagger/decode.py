@@ -52,15 +52,12 @@ def _forbid_duplicates(path: Sequence[int], predicate: int, begin_tags: Sequence
         if len(starts) < 2:
             continue
         has_duplicates = True
-        phrases = [(start, _phrase_end(path, start, begin + 1)) for start in starts]
+        ends = (next((n for n in range(start + 1, len(path)) if path[n] != begin + 1), len(path)) for start in starts)
+        phrases = zip(starts, ends, strict=True)
         first, last = min(phrases, key=lambda phrase: max(phrase[0] - predicate, predicate - phrase[1] + 1))
         forbidden[:first, begin : begin + 2] = forbidden[last:, begin : begin + 2] = True
         forbidden[first + 1 : last, begin] = True
     return has_duplicates
-
-
-def _phrase_end(path: Sequence[int], start: int, inside_tag: int) -> int:
-    return next((end for end in range(start + 1, len(path)) if path[end] != inside_tag), len(path))
 
 
 def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -> list[list[int]]:

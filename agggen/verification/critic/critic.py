@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from agggen.errors import BundleError
+from agggen.files import save_tensors
 from agggen.records import Record, Triple
-from agggen.tensors import save_tensors
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, NetworkConfig
 from agggen.verification.critic.tokens import PUNCTUATION, approximate_length, collate, text_words
 from agggen.verification.normal import Span

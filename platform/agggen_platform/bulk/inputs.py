@@ -20,11 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.delimited import TRIPLE_COLUMNS, delimiter_in, identifier_of
-from agggen.corpora.delimited import read_rows as read_csv_rows
-from agggen.corpora.json_lines import read_values
-from agggen.corpora.lines import read_lines
-from agggen.corpora.parquet import check_no_extension_types
+from agggen.corpora.lines import TRIPLE_COLUMNS, delimiter_in, identifier_of, read_lines, read_values
+from agggen.corpora.lines import read_rows as read_csv_rows
+from agggen.corpora.prepared import check_no_extension_types
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import id_of_row
 from agggen.errors import CorpusError, RecordError

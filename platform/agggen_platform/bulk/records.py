@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from agggen.corpora.delimited import Row, identifier_of
+from agggen.corpora.lines import Row, identifier_of
 from agggen.corpora.prepared import schema
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import REJECTED_ROW, read_table, record_of_row, text_of

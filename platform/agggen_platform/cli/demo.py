@@ -31,10 +31,9 @@ def demo(
     Trains the plain Transformer and the joint model on texts about chemical elements, evaluates on twelve elements that
     training never saw, shows plans and texts, and logs everything to a local MLflow.
     """
-    from agggen.api import Model
+    from agggen.api import Model, evaluate
     from agggen.config import load_config
     from agggen.datasets import Dataset, load_dataset
-    from agggen.scoring import evaluate
     from agggen.training.progress import ProgressLines
     from agggen_platform.extras import is_installed
     from agggen_platform.job_config import JobConfig

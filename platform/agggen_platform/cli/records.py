@@ -60,7 +60,7 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
         return chain(table.rejects, *table.records.values())
     if columns.names:
         raise ConfigError("options that name columns need a table: CSV, JSON, Parquet, or a file of JSON lines of rows")
-    from agggen.corpora.json_lines import read_jsonl
+    from agggen.corpora.tables import read_jsonl
 
     if source != "-":
         return read_jsonl(path)

@@ -21,8 +21,8 @@ FORMAT = 4  # part of the fingerprint; incremented when a code change alters the
 @dataclass(frozen=True)
 class SegmentConfig(ShardedConfig):
     facts: SegmenterConfig = field(default_factory=SegmenterConfig)  # the segmenter
-    alignment: Literal["normal", "surface", "none"] = "normal"
-    """The rule that aligns triples to facts (``agggen.alignment.align``); none: do not align."""
+    alignment: Literal["normal", "none"] = "normal"
+    """Whether triples are aligned to facts (``agggen.alignment.align``); none: do not align."""
     batch_size: int = 4096
     """Texts per call of the segmenter, which processes each distinct sentence once; larger is faster."""
     cache: Literal["auto", "on", "off"] = "auto"

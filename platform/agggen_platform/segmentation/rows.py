@@ -9,7 +9,7 @@ from agggen.alignment import align
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen.facts import FactSegmenter, segment_each
-from agggen.facts.sentences import sentence_starts
+from agggen.facts.clauses import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import SegmentConfig
@@ -120,7 +120,7 @@ class RowSegmenter:
         if self.config.alignment == "none":
             return tuple(map(Fact, facts))
         predicates_by_fact: list[list[str]] = [[] for _ in facts]
-        alignment = align(record, facts, self.config.alignment)
+        alignment = align(record, facts)
         for predicate, fact in zip(record.predicates, alignment.fact_of, strict=True):
             if fact is not None:  # for the type checker: by default `align` assigns every triple to a fact
                 predicates_by_fact[fact].append(predicate)

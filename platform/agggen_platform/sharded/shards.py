@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.parquet import check_no_extension_types, columns_of
+from agggen.corpora.prepared import check_no_extension_types, columns_of
 from agggen.corpora.tables import text_of
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Triple

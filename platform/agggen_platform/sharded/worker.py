@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.parquet import check_no_extension_types
+from agggen.corpora.prepared import check_no_extension_types
 from agggen.corpora.rejects import Reject, write_rejects
 from agggen.errors import AggGenError
 from agggen_platform.sharded.config import JobError

@@ -72,7 +72,7 @@ class AllenNLPFrames:
         """The frame source that finds the verbs; None if a spaCy model does."""
         if self.config.spacy is not None or self._predicate_source is not None:
             return self._predicate_source
-        from agggen.facts.embedded import EmbeddedFrames
+        from agggen.facts.tagger.store import EmbeddedFrames
 
         return EmbeddedFrames()
 

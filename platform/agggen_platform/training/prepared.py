@@ -23,9 +23,9 @@ from safetensors.torch import load_file
 from agggen.corpora.rejects import Reject
 from agggen.datasets import fingerprint_of
 from agggen.encoding import Encoder
+from agggen.files import save_tensors
 from agggen.model.batch import Example
 from agggen.run import Prepared, RunConfig, prepare
-from agggen.tensors import save_tensors
 from agggen.text import Vocabulary
 from agggen.training.data import Data
 from agggen.verification.lexicon import Lexicon
@@ -139,7 +139,7 @@ def _read_examples(path: Path, address: str) -> StoredExamples:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from agggen.corpora.parquet import check_no_extension_types
+    from agggen.corpora.prepared import check_no_extension_types
 
     with pq.ParquetFile(path) as file:
         check_no_extension_types(file.schema_arrow, address)

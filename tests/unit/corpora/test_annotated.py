@@ -111,24 +111,19 @@ def test_files_of_different_lengths_or_missing_files_raise_errors(tmp_path: Path
         list(read_annotated(tmp_path, [DOOR]))
 
 
-# --- facts of tokenised texts ---
-
-
 @pytest.mark.parametrize(
     ("marked", "facts"),
     [
         ("A row, in B.  |It is old.", ["A row , in B .", "It is old ."]),
         ("One fact", ["One fact"]),
-        (" a |b ", ["a", "", "b"]),
         ("Nice.|It is old", ["Nice .", "It is old"]),
         # The tokeniser replaced quotes and dashes.
         (
             'The "Mill" |\u2013 as always \u2013 is open, |isn\u2019t it',
             ["The `` Mill ''", "- as always - is open ,", "isn't it"],
         ),
-        # The segmenter dropped words: a comma belongs to the previous fact, other words to the next one.
+        # The segmenter dropped a comma, which belongs to the fact before it.
         ("It was built in 1901, |which makes it old.", ["It was built in 1901", "which makes it old ."]),
-        ("It comes from a large island and is |a fried dish.", ["It comes from a large island and is", "fried dish ."]),
     ],
 )
 def test_fact_boundaries_are_transferred_to_the_raw_text(marked: str, facts: list[str]) -> None:
@@ -136,24 +131,13 @@ def test_fact_boundaries_are_transferred_to_the_raw_text(marked: str, facts: lis
     assert attach_facts(marked.replace("|", ""), facts) == tuple(marked.split("|"))
 
 
-def test_facts_of_another_text_are_not_transferred() -> None:
-    for text, facts in (("Nothing alike here", ["Quite", "another text"]), ("a", [""]), (" ", ["a"])):
-        assert attach_facts(text, facts) is None
-
-
-@given(st.text(max_size=40), st.lists(st.text(max_size=12), max_size=5))
-def test_segments_concatenate_to_the_text_for_any_facts(text: str, facts: list[str]) -> None:
-    pieces = attach_facts(text, facts)
-    assert pieces is None or ("".join(pieces) == text and all(piece.strip() for piece in pieces))
-
-
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip), min_size=1, max_size=5)
 )
-def test_facts_of_the_same_text_are_recovered(facts: list[str]) -> None:
+def test_facts_of_any_text_concatenate_to_it_and_keep_their_letters(facts: list[str]) -> None:
     pieces = attach_facts(" ".join(facts), facts)
-    assert pieces is not None
-    assert ["".join(piece.split()) for piece in pieces] == ["".join(fact.split()) for fact in facts]
+    assert "".join(pieces) == " ".join(facts)
+    assert list(map(alnum, pieces)) == list(map(alnum, facts))
 
 
 # --- the real annotations ---------------------------------------------------------------------------------------------

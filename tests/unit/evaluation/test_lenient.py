@@ -25,9 +25,6 @@ def mentioned(triple: Triple, text: str) -> bool:
 @pytest.mark.parametrize(
     ("predicate", "value", "text", "result"),
     [
-        ("near", "Café Rouge", "It is by Cafe Rouge.", True),
-        ("population", "16,000", "16000 people live there", True),
-        ("birthDate", "1990-05-03", "born on 3 May 1990", True),
         ("familyFriendly", "yes", "It welcomes families and is child friendly.", True),
         ("familyFriendly", "no", "It is a pub. No!", False),
         ("author", "Bolt (comicsCharacter)", "Bolt did it", True),
@@ -36,13 +33,11 @@ def mentioned(triple: Triple, text: str) -> bool:
         ("sign", "?!", "what?!", True),
         ("name", "The", "a text without articles", False),
         # numbers
-        ("area", "75.30", "it measures 75.3 square kilometres", True),
         ("length", "610.0 (metres)", "it is 610m long", True),
         ("floors", "19", "nineteen floors", True),
         ("mass", "18.0 g", "18g of it", True),
         # dates
         ("birthDate", "1981-02-27", "born on the 27th of Feb 1981", True),
-        ("birthDate", "1981-02-27", "born on 02/27/1981", True),
         ("start", '"January, 2014"', "begun in January 2009", False),
         # words
         ("plane", "Lockheed_C-130_Hercules", "the Lockheed C130 Hercules", True),

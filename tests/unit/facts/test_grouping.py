@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agggen.facts import cut
 from agggen.facts.frames import Frame, Phrase, Sentence
-from agggen.facts.grouping import fact_starts
-from agggen.facts.tree import Level, Node, build_tree
+from agggen.facts.tree import Level, Node, build_tree, fact_starts
 from tests.unit.facts.role_notation import joined, sentence
 
 

@@ -1,22 +1,23 @@
-"""The role tagger's parts: features, decoding, network, files on disk."""
+"""The role tagger: features, decoding, files on disk; the shipped tagger, also with unusual input."""
 
 import itertools
+import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import BundleError
-from agggen.facts.embedded import TAGGER_FOLDER
 from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
-from agggen.facts.tagger.features import TABLES, Features, batch_by_length, collate_words, feature_values, word_shape
-from agggen.facts.tagger.model import TaggerConfig, TaggerModel
-from agggen.facts.tagger.store import load_tagger
-from tests.unit.facts.role_notation import check_bio
+from agggen.facts.tagger.model import batch_by_length, feature_values, word_shape
+from agggen.facts.tagger.store import TAGGER_FOLDER, EmbeddedFrames, RoleTagger, load_tagger
+from agggen.files import read_json
+from tests.pickling import pickle_copy
+from tests.unit.facts.role_notation import check_bio, joined
 
 # --- features and batches ----------------------------------------------------------------------------------------
 
@@ -103,24 +104,6 @@ def test_random_scores_give_valid_frames_without_duplicate_roles(seed: int) -> N
             assert path == best_tags(scores, predicates, lengths)[row]
 
 
-# --- network -----------------------------------------------------------------------------------------------------
-
-
-def test_padding_does_not_change_the_scores() -> None:
-    torch.manual_seed(0)
-    features = Features({name: ["bolda", "sees"] for name in TABLES})
-    sizes = TaggerConfig(features=(8, 4, 4, 4, 4), hidden=12, role=12, role_hidden=8)
-    model = TaggerModel(sizes, features.sizes, len(tags_of(("ARG0", "ARG1")))).eval()
-    long, short = ["Bolda", "sees", "Tanko", "and", "hears", "it"], ["Bolda", "sees"]
-    padded, alone = collate_words([long, short], features), collate_words([short], features)
-    first, second = torch.tensor([1]), torch.tensor([1])
-    with torch.inference_mode():
-        (together, _), (single, _) = model.encode(*padded), model.encode(*alone)
-        torch.testing.assert_close(together[1:, :2], single)
-        roles = model.roles(together, padded[1], first, second)
-        torch.testing.assert_close(roles[:, :2], model.roles(single, alone[1], torch.tensor([0]), second))
-
-
 # --- files -------------------------------------------------------------------------------------------------------
 
 
@@ -136,3 +119,82 @@ def test_a_changed_or_missing_file_is_refused(tmp_path: Path, name: str) -> None
     (tmp_path / name).unlink()
     with pytest.raises(BundleError, match=f"{name} is missing"):
         load_tagger(tmp_path)
+
+
+ADDRESS = re.compile(r".@|@.|://|www\.|\w\.(?:com|net|org|edu|gov)(?!\w)", re.IGNORECASE)
+ALAN, WATERMAN = map(
+    str.split,
+    (
+        "Alan Bean , who was born in Wheeler , Texas , was selected by NASA in 1963 .",
+        "The Waterman serves Italian food near the river and can be found in the city centre .",
+    ),
+)
+ODD = (
+    [],
+    ["."],
+    ["is"],
+    ["Hello"],
+    ["\u6771\u4eac", "is", "\U0001f980", "."],
+    ["\u0130stanbul", "lies", "in", "Tu\u0308rkiye"],
+    ["x" * 5000, "serves", "food"],
+    ["is"] * 7,
+    (ALAN + WATERMAN) * 10,
+    ["a"] * 300,
+)
+
+
+@cache
+def shipped() -> RoleTagger:
+    return load_tagger(TAGGER_FOLDER)
+
+
+def test_the_shipped_files_are_small_attributed_and_without_addresses() -> None:
+    source = EmbeddedFrames()
+    assert source.fingerprint == EmbeddedFrames().fingerprint
+    assert source.fingerprint.startswith("embedded-")
+    assert sum(file.stat().st_size for file in TAGGER_FOLDER.iterdir()) < 7_000_000
+    assert "CC BY-SA 4.0" in (TAGGER_FOLDER / "README.md").read_text()
+    words = read_json(TAGGER_FOLDER / "tagger.json")["features"]["word"]
+    assert len(words) > 9000
+    assert [word for word in words if ADDRESS.search(word)] == []
+
+
+def test_agents_and_patients_are_tagged() -> None:
+    [frames] = EmbeddedFrames().frames([joined(ALAN)])
+    phrases_of = {
+        ALAN[frame.predicate]: {phrase.role: " ".join(ALAN[phrase.start : phrase.end]) for phrase in frame.phrases}
+        for frame in frames
+    }
+    assert set(phrases_of) == {"was", "born", "selected"}
+    assert phrases_of["born"]["R-ARG1"] == "who"
+    assert phrases_of["born"]["ARGM-LOC"].startswith("in Wheeler")
+    assert phrases_of["selected"]["ARG0"] == "by NASA"
+
+
+def test_unusual_sentences_have_well_formed_frames() -> None:
+    tagged = shipped().tag(ODD)
+    assert len(tagged) == len(ODD)
+    assert tagged[0] == ()
+    for words, frames in zip(ODD, tagged, strict=True):
+        predicates = [tags.index("B-V") for tags in frames]
+        assert predicates == sorted(set(predicates))
+        for tags in frames:
+            assert len(tags) == len(words) and tags.count("B-V") == 1
+            check_bio(tags)
+    assert len(tagged[8]) > 60, "the end of a long sentence is not tagged"
+
+
+def test_tags_do_not_depend_on_batch_composition() -> None:
+    """The sentences have no nearly tied tags, which rounding could decide differently."""
+    source = EmbeddedFrames()
+    batch = [joined(list(words)) for words in (["Hello"], ALAN, WATERMAN, WATERMAN[:9], ALAN + WATERMAN)]
+    result = source.frames(batch)
+    assert result == source.frames(batch)
+    assert result == [source.frames([words])[0] for words in batch]
+    assert source.frames([]) == []
+
+
+def test_a_source_is_pickled_without_its_weights() -> None:
+    source = EmbeddedFrames()
+    source.frames([joined(ALAN)])
+    assert pickle_copy(source, max_bytes=1000).frames([joined(ALAN)]) == source.frames([joined(ALAN)])

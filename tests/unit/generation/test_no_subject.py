@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agggen.alignment import align
-from agggen.corpora.json_lines import read_jsonl
 from agggen.corpora.prepared import read_records, write_records
+from agggen.corpora.tables import read_jsonl
 from agggen.datasets import load_records
 from agggen.errors import RecordError
 from agggen.evaluation.values import check_values

@@ -11,7 +11,7 @@ import pytest
 
 from agggen.corpora.prepared import write_records
 from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError
-from agggen.facts.sentences import SentenceSegmenter
+from agggen.facts.clauses import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
 from agggen.run import CorpusConfig
