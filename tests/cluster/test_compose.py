@@ -4,19 +4,17 @@ Needs Docker (tests/cluster/dockerd.sh starts one). compose/override.yaml replac
 base image, and leaves Grafana out.
 """
 
-import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -101,25 +99,19 @@ class Stack:
     def secret(self, name: str) -> str:
         return (self.state / "secrets" / name).read_text()
 
-    def request(self, port: int, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
-        """Status and body of the gate's response to a request; JSON is parsed."""
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                status, body = answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            status, body = error.code, error.read()
-        return status, json.loads(body) if status == 200 and body[:1] in (b"{", b"[") else body
+    def request(self, port: int, path: str, body: object = None, auth: Any = None, **headers: str) -> httpx.Response:
+        """The gate's response to a GET, or to a POST of `body` as JSON."""
+        method, url = "POST" if body else "GET", f"http://127.0.0.1:{port}{path}"
+        return httpx.request(method, url, json=body, auth=auth, headers=headers, timeout=60, trust_env=False)
+
+    def status(self, port: int, path: str, body: object = None, **headers: str) -> int:
+        return self.request(port, path, body, **headers).status_code
 
     def mlflow(self, path: str, **values: Any) -> Any:
-        account = f"{self.secret('mlflow_username')}:{self.secret('mlflow_password')}"
-        login = f"Basic {base64.b64encode(account.encode()).decode()}"
-        data = json.dumps(values).encode() if values else None
-        headers = {"Content_Type": "application/json"} if values else {}
-        status, body = self.request(5000, f"/api/2.0/mlflow/{path}", data, Authorization=login, **headers)
-        assert status == 200, body
-        return body
+        account = (self.secret("mlflow_username"), self.secret("mlflow_password"))
+        answer = self.request(5000, f"/api/2.0/mlflow/{path}", values or None, account)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     def runs(self) -> list[dict[str, Any]]:
         name = self.mlflow("experiments/get-by-name?experiment_name=agggen")["experiment"]["experiment_id"]
@@ -152,8 +144,10 @@ def stack() -> Iterator[Stack]:
         folder.chmod(0o755)
         ignored = shutil.ignore_patterns("state", "__pycache__", "*.egg-info")
         for name in COPIED:
-            copy: Any = shutil.copy if (REPO / name).is_file() else shutil.copytree
-            copy(REPO / name, folder / name, **({"ignore": ignored} if (REPO / name).is_dir() else {}))
+            if (REPO / name).is_dir():
+                shutil.copytree(REPO / name, folder / name, ignore=ignored)
+            else:
+                shutil.copy(REPO / name, folder)
         stack = Stack(folder)
         setup, up, *_ = readme_commands()
         assert setup[-1] == "infra/compose/setup.py" and "up" in up, "the README begins with other commands"
@@ -178,24 +172,21 @@ def test_services_are_healthy_and_only_the_gate_is_published_on_loopback(stack: 
     for name in ("mlflow", "ray-head", "ray-worker"):  # only routes to their own networks
         routes = stack.compose("exec", name, "cat", "/proc/net/route").splitlines()[1:]
         assert routes and "00000000" not in {line.split()[1] for line in routes}
-        output = stack.compose(
-            "exec", name, "sh", "-c", "id -u; touch /opt/x 2>&1 || true; grep CapEff /proc/self/status"
-        )
-        assert (
-            output.split()[0] == "10001" and "Read-only file system" in output and output.endswith("0000000000000000\n")
-        )
+        probe = "id -u; touch /opt/x 2>&1 || true; grep CapEff /proc/self/status"
+        user, *error, capabilities = stack.compose("exec", name, "sh", "-c", probe).splitlines()
+        assert (user, capabilities.split()[-1]) == ("10001", "0" * 16) and "Read-only file system" in "".join(error)
 
 
 def test_services_refuse_other_hosts_and_missing_credentials(stack: Stack) -> None:
     for port in PORTS:
-        assert stack.request(port, "/", Host="elsewhere.example")[0] == 403, port
-    assert stack.request(8265, "/api/jobs/")[0] == 401
-    assert stack.request(8265, "/api/jobs/", Authorization="Bearer wrong")[0] == 403
-    assert stack.request(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}")[0] == 200
-    assert stack.request(5000, "/api/2.0/mlflow/experiments/search?max_results=1")[0] == 401
+        assert stack.status(port, "/", Host="elsewhere.example") == 403, port
+    assert stack.status(8265, "/api/jobs/") == 401
+    assert stack.status(8265, "/api/jobs/", Authorization="Bearer wrong") == 403
+    assert stack.status(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}") == 200
+    assert stack.status(5000, "/api/2.0/mlflow/experiments/search?max_results=1") == 401
     assert stack.mlflow("experiments/search?max_results=1")
-    assert stack.request(9000, "/agggen-models")[0] in (400, 403)
-    assert stack.request(8000, "/readyz")[0] == stack.request(3000, "/")[0] == 503, "neither is running yet"
+    assert stack.status(9000, "/agggen-models") in (400, 403)
+    assert stack.status(8000, "/readyz") == stack.status(3000, "/") == 503, "neither is running yet"
 
 
 def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack) -> None:
@@ -251,16 +242,14 @@ def test_the_endpoint_requires_a_key(stack: Stack) -> None:
     *_, make_key, serve = readme_commands()
     key = stack.run(make_key).split()[-1]
     endpoint = stack.start(serve)
-
     try:
-        wait_for(endpoint, lambda: stack.request(8000, "/readyz")[0] == 200, "ready endpoint", 300)
-        request_body = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
-        as_json = {"Content_Type": "application/json"}
-        assert stack.request(8000, "/v1/generate", request_body, **as_json)[0] == 401
+        wait_for(endpoint, lambda: stack.status(8000, "/readyz") == 200, "ready endpoint", 300)
+        body = {"records": [next(numbered_records(1)).as_dict()]}
+        assert stack.status(8000, "/v1/generate", body) == 401
         for valid in (key, stack.secret("endpoint_key").strip()):
-            status, body = stack.request(8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {valid}")
-            assert status == 200 and body["answers"][0]["texts"][0]["text"], body
-        assert stack.request(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
+            answer = stack.request(8000, "/v1/generate", body, Authorization=f"Bearer {valid}")
+            assert answer.json()["answers"][0]["texts"][0]["text"], answer.text
+        assert stack.status(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}") == 403
         stack.on_head("bash", "-c", INTERRUPT_ENDPOINT)
         assert endpoint.wait(120) == 130
     finally:
