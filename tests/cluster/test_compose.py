@@ -19,11 +19,11 @@ import psutil
 import pytest
 
 from agggen.corpora.prepared import write_records
+from agggen.datasets import load_dataset
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.cluster.containers import LONG, REPO, wait_for
 from tests.cluster.docker import FOLDER, build, reason_to_skip
 from tests.documents import blocks, commands_of
-from tests.integration.segment_jobs import elements
 from tests.processes import until
 from tests.unit.training.toy import write_preset
 
@@ -214,7 +214,7 @@ def test_jobs_read_the_folder_of_data_and_write_into_the_bucket(stack: Stack) ->
 
     corpus = stack.state / "data" / "texts"
     corpus.mkdir()
-    write_records(corpus / "train.parquet", elements("train")[:50], "elements", "train")
+    write_records(corpus / "train.parquet", load_dataset("elements").train[:50], "elements", "train")
     stack.submit("segment", "/data/texts", "--out", "s3://agggen-data/facts", "cache=off")
     assert (stack.state / "s3" / "agggen-data" / "facts" / "manifest.json").is_file()
 

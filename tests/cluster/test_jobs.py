@@ -12,13 +12,13 @@ import pytest
 from agggen.bundle import fingerprint
 from agggen.config import load_config
 from agggen.corpora.prepared import write_records
+from agggen.datasets import load_dataset
 from agggen_platform.job_config import JobConfig
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
 from agggen_platform.training.job import train_job
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.cluster.containers import Cluster, count_nodes, is_reachable, make_readable, output_of, podman, wait_for
-from tests.integration.segment_jobs import elements
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import write_preset
 
@@ -59,7 +59,7 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
 def test_a_killed_node_does_not_change_the_segmentation(cluster: Cluster) -> None:
     corpus, out = cluster.folder / "texts", cluster.bucket / "facts"
     corpus.mkdir()
-    records = [replace(r, id=f"{r.id}-{copy}") for copy in range(20) for r in elements("train")[:100]]
+    records = [replace(r, id=f"{r.id}-{copy}") for copy in range(20) for r in load_dataset("elements").train[:100]]
     write_records(corpus / "train.parquet", records, "elements", "train")
     make_readable(corpus)
 
