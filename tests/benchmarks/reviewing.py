@@ -1,6 +1,6 @@
 """Errors found by reviewing texts in the order of their risk.
 
-    python tests/benchmarks/reviewing.py RATINGS.jsonl [--critic ADDRESS]
+    python tests/benchmarks/reviewing.py RATINGS.jsonl
 
 RATINGS has texts of several systems with human ratings (`agggen.evaluation.ratings`); a text whose Correctness is rated
 below 70 is an error. Takes a minute. The last line is JSON. Per order: the recall of errors among the first 5, 10, 20
@@ -17,7 +17,6 @@ import numpy as np
 
 from agggen.checks import check_all
 from agggen.evaluation.ratings import MIN_CORRECTNESS, read_ratings
-from agggen_platform.storage.critics import open_critic
 
 SHARES = (0.05, 0.1, 0.2, 0.5)
 
@@ -31,11 +30,9 @@ def recall_at(errors: np.ndarray, score: Sequence[float]) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="errors found by reviewing the riskiest texts first")
     parser.add_argument("ratings", type=Path)
-    parser.add_argument("--critic", default="included")
     options = parser.parse_args()
     rated = read_ratings(options.ratings)
-    critic, _ = open_critic(options.critic)
-    checked = check_all([text.record for text in rated], [text.text for text in rated], critic=critic)
+    checked = check_all([text.record for text in rated], [text.text for text in rated])
     errors = np.array([text.ratings["Correctness"] < MIN_CORRECTNESS for text in rated])
     orders = {
         "risk": recall_at(errors, [text.risk for text in checked]),
