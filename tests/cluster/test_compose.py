@@ -1,7 +1,7 @@
 """Services of compose.yaml, started by the commands of infra/README.md: jobs, endpoint, access control, restart.
 
-Needs Docker (tests/cluster/dockerd.sh starts one). compose/override.yaml replaces the images of four servers and our
-base image, and leaves Grafana out.
+Needs Docker (tests/cluster/dockerd.sh starts one), but no image registry: compose/override.yaml replaces the images of
+four servers by one image and our base image by one with this machine's pip settings, and leaves Grafana out.
 """
 
 import json
@@ -22,14 +22,16 @@ from agggen.corpora.prepared import write_records
 from agggen.datasets import load_dataset
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.cluster.containers import LONG, REPO, wait_for
-from tests.cluster.docker import FOLDER, build, reason_to_skip
+from tests.cluster.image import BASE, pip_config
 from tests.documents import blocks, commands_of
 from tests.processes import until
 from tests.unit.training.toy import write_preset
 
 pytestmark = [pytest.mark.cluster, LONG]
 
+FOLDER = Path(__file__).with_name("compose")
 FILE = "infra/compose/compose.yaml"
+STAND_INS, WITH_SETTINGS = "localhost/agggen-stand-ins", "localhost/agggen-test-base"  # the names in override.yaml
 COPIED = ["LICENSE", "README.md", "constraints.txt", "pyproject.toml", ".dockerignore", "agggen", "platform", "serve"]
 COPIED += ["jobs", "infra"]  # sources of the images, and files of the services
 PORTS = {3000, 5000, 8000, 8265, 9000}
@@ -38,6 +40,65 @@ QUICK = ["training.baseline.epochs=1", "training.joint.epochs=1"]
 INTERRUPT_ENDPOINT = """for process in /proc/[0-9]*; do
   if tr '\\0' ' ' <$process/cmdline 2>/dev/null | grep -q 'bin/agggen [s]erve'; then kill -INT ${process#/proc/}; fi
 done"""
+
+
+def docker(*arguments: str, seconds: float = 120) -> str:
+    """Runs docker, which must succeed; returns its output."""
+    completed = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=seconds)
+    assert completed.returncode == 0, f"docker {' '.join(arguments)}: {completed.stdout}{completed.stderr}"
+    return completed.stdout
+
+
+def reason_to_skip() -> str | None:
+    """Why the Compose test cannot run on this machine; None if it can."""
+    if os.geteuid():
+        return "root is needed: only root can change the owner of files"
+    for query in (["compose", "version"], ["buildx", "version"], ["version"]):
+        try:
+            completed = subprocess.run(["docker", *query], capture_output=True, text=True, timeout=60)
+        except FileNotFoundError:
+            return "docker is not installed"
+        if completed.returncode:
+            return f"docker {' '.join(query)}: {completed.stderr.strip()[-300:]} (tests/cluster/dockerd.sh starts one)"
+    if shutil.which("debootstrap") is None and not docker("images", "--quiet", BASE):
+        return "debootstrap is not installed"
+    return None
+
+
+def build() -> None:
+    """Builds the base image, with this machine's pip settings, and the image that replaces four server images."""
+    if not docker("images", "--quiet", BASE):
+        subprocess.run(["infra/docker/base.sh", BASE], cwd=REPO, env=os.environ | {"PODMAN": "docker"}, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        write_settings(Path(folder))
+        docker("build", f"--build-arg=BASE={BASE}", f"--tag={WITH_SETTINGS}", folder, seconds=600)
+    with tempfile.TemporaryDirectory() as folder:
+        for file in (FOLDER / "Dockerfile", FOLDER / "postgres.sh", REPO / "constraints.txt"):
+            shutil.copy(file, folder)
+        options = ["--network=host", f"--build-arg=BASE={WITH_SETTINGS}", f"--tag={STAND_INS}"]
+        docker("build", *options, folder, seconds=1200)
+
+
+def write_settings(folder: Path) -> None:
+    """Writes a Dockerfile that adds pip's settings, certificate and local torch wheels (CPU builds) to the base."""
+    lines = ["ARG BASE", "FROM ${BASE}", "COPY pip.conf /etc/pip.conf"]
+    kept = {}
+    (folder / "wheels").mkdir()
+    for option, value in pip_config():
+        if option in ("index-url", "default-timeout"):
+            kept[option] = value
+        elif option == "cert":
+            kept[option] = value
+            shutil.copyfile(value, folder / "cert.pem")
+            lines.append(f"COPY cert.pem {value}")
+        elif option == "find-links":
+            for wheel_folder in value.replace("\\n", " ").split():
+                for wheel in Path(wheel_folder).glob("torch-*+cpu-*.whl"):
+                    shutil.copyfile(wheel, folder / "wheels" / wheel.name)
+                    kept[option] = "/opt/wheels"
+    lines.append("COPY wheels /opt/wheels")
+    (folder / "pip.conf").write_text("[global]\n" + "".join(f"{key} = {kept[key]}\n" for key in sorted(kept)))
+    (folder / "Dockerfile").write_text("\n".join(dict.fromkeys(lines)) + "\n")
 
 
 def readme_commands() -> list[list[str]]:
