@@ -160,26 +160,25 @@ class Stack:
     def secret(self, name: str) -> str:
         return (self.state / "secrets" / name).read_text()
 
-    def request(self, port: int, path: str, body: object = None, auth: Any = None, **headers: str) -> httpx.Response:
+    def request(self, port: int, path: str, body: object = None, **headers: str) -> httpx.Response:
         """The gate's response to a GET, or to a POST of `body` as JSON."""
         method, url = "POST" if body else "GET", f"http://127.0.0.1:{port}{path}"
-        return httpx.request(method, url, json=body, auth=auth, headers=headers, timeout=60, trust_env=False)
+        return httpx.request(method, url, json=body, headers=headers, timeout=60, trust_env=False)
 
     def status(self, port: int, path: str, body: object = None, **headers: str) -> int:
         return self.request(port, path, body, **headers).status_code
 
-    def mlflow(self, path: str, **values: Any) -> Any:
-        account = (self.secret("mlflow_username"), self.secret("mlflow_password"))
-        answer = self.request(5000, f"/api/2.0/mlflow/{path}", values or None, account)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+    def mlflow(self) -> Any:
+        from mlflow import MlflowClient
 
-    def runs(self) -> list[dict[str, Any]]:
-        name = self.mlflow("experiments/get-by-name?experiment_name=agggen")["experiment"]["experiment_id"]
-        return list(self.mlflow("runs/search", experiment_ids=[name]).get("runs", []))
+        return MlflowClient(f"http://{self.secret('mlflow_username')}:{self.secret('mlflow_password')}@127.0.0.1:5000")
+
+    def runs(self) -> list[Any]:
+        client = self.mlflow()
+        return list(client.search_runs([client.get_experiment_by_name("agggen").experiment_id]))
 
     def champion(self) -> str:
-        return str(self.mlflow("registered-models/alias?name=agggen&alias=champion")["model_version"]["version"])
+        return str(self.mlflow().get_model_version_by_alias("agggen", "champion").version)
 
     def prometheus(self, path: str) -> Any:
         """A response of Prometheus, requested in its container, since its port is not published."""
@@ -245,7 +244,7 @@ def test_services_refuse_other_hosts_and_missing_credentials(stack: Stack) -> No
     assert stack.status(8265, "/api/jobs/", Authorization="Bearer wrong") == 403
     assert stack.status(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}") == 200
     assert stack.status(5000, "/api/2.0/mlflow/experiments/search?max_results=1") == 401
-    assert stack.mlflow("experiments/search?max_results=1")
+    assert stack.mlflow().search_experiments()
     assert stack.status(9000, "/agggen-models") in (400, 403)
     assert stack.status(8000, "/readyz") == stack.status(3000, "/") == 503, "neither is running yet"
 
@@ -257,7 +256,7 @@ def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack
         line for line in reversed(stack.run([*train, *QUICK], 1200).splitlines()) if line.startswith("s3://")
     )
     (run,) = stack.runs()
-    assert run["info"]["status"] == "FINISHED" and run["data"]["metrics"]
+    assert run.info.status == "FINISHED" and run.data.metrics
     assert (stack.state / "s3" / stack.bundle.removeprefix("s3://") / "manifest.json").is_file()
     stack.run([*register[:-1], stack.bundle])
     stack.run(promote)
@@ -318,8 +317,8 @@ def test_the_endpoint_requires_a_key(stack: Stack) -> None:
 
 
 def test_a_restart_of_all_services_loses_nothing(stack: Stack) -> None:
-    before = ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects())
+    before = ({run.info.run_id for run in stack.runs()}, stack.champion(), stack.objects())
     stack.compose("down", "--volumes")
     stack.run(readme_commands()[1])
-    assert ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects()) == before
+    assert ({run.info.run_id for run in stack.runs()}, stack.champion(), stack.objects()) == before
     stack.on_head("agggen", "models", "show", "agggen@champion")

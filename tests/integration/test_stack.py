@@ -70,18 +70,12 @@ class StackCommand:
         assert not any(secret in completed.stdout + completed.stderr for secret in self.secrets.values())
         return completed.stdout, completed.stderr
 
-    def mlflow(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """The JSON response of MLflow's REST API, which must succeed."""
-        account = (self.env["MLFLOW_TRACKING_USERNAME"], self.env["MLFLOW_TRACKING_PASSWORD"])
-        url = f"{self.env['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}"
-        answer = httpx.request(method, url, auth=account, timeout=60, **arguments)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+    def mlflow(self) -> Any:
+        """A client of MLflow with the stack's account."""
+        from mlflow import MlflowClient
 
-    def runs(self) -> dict[str, dict[str, Any]]:
-        experiment = self.mlflow("GET", "experiments/get-by-name", params={"experiment_name": "agggen"})["experiment"]
-        answer = self.mlflow("POST", "runs/search", json={"experiment_ids": [experiment["experiment_id"]]})
-        return {run["info"]["run_name"]: run for run in answer.get("runs", ())}
+        account = ":".join(self.env[f"MLFLOW_TRACKING_{name}"] for name in ("USERNAME", "PASSWORD"))
+        return MlflowClient(self.env["MLFLOW_TRACKING_URI"].replace("://", f"://{account}@"))
 
     def sql(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """The result of a query on MLflow's database in PostgreSQL."""
@@ -143,15 +137,14 @@ def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def champion(stack: StackCommand, work_folder: Path) -> dict[str, str]:
-    """Source and tags (by MLflow's REST API) of the promoted best model of a sweep."""
+    """Source and tags of the promoted best model of a sweep."""
     space = work_folder / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
     sweep = ("sweep", "elements", *TINY, STORE, "--space", space, "--name", "swept")
     assert "alias candidate" in stack.agggen(*sweep, folder=work_folder)[1]
     stack.agggen("models", "promote", "agggen@candidate", folder=work_folder)
-    alias = {"name": "agggen", "alias": "champion"}
-    version = stack.mlflow("GET", "registered-models/alias", params=alias)["model_version"]
-    return {"source": version["source"]} | {tag["key"]: tag["value"] for tag in version["tags"]}
+    version = stack.mlflow().get_model_version_by_alias("agggen", "champion")
+    return {"source": version.source} | version.tags
 
 
 # --- access ----------------------------------------------------------------------------------------------------------
@@ -202,11 +195,13 @@ def test_a_second_stack_in_the_same_folder_is_refused(stack: StackCommand, tmp_p
 def test_a_sweep_stores_its_runs_in_postgresql_and_its_bundle_in_s3(
     stack: StackCommand, champion: dict[str, str], work_folder: Path
 ) -> None:
-    runs = stack.runs()
+    client = stack.mlflow()
+    found = client.search_runs([client.get_experiment_by_name("agggen").experiment_id])
+    runs = {run.info.run_name: run for run in found}
     assert sorted(runs) == ["swept", *TRIALS]
-    assert {run["info"]["status"] for run in runs.values()} == {"FINISHED"}
-    assert all("joint/dev_loss" in {metric["key"] for metric in runs[name]["data"]["metrics"]} for name in TRIALS)
-    trial = runs[TRIALS[0]]["info"]["run_id"]
+    assert {run.info.status for run in found} == {"FINISHED"}
+    assert all("joint/dev_loss" in runs[name].data.metrics for name in TRIALS)
+    trial = runs[TRIALS[0]].info.run_id
     counted = stack.sql("SELECT count(*) FROM metrics WHERE run_uuid = %s AND key = 'joint/dev_loss'", trial)
     assert counted[0][0] >= 1
     bucket, _, prefix = champion["source"].removeprefix("s3://").partition("/")
