@@ -1,14 +1,13 @@
 """`agggen bulk` against ``agggen bulk --endpoint``: throughput, CPU time per record, and failures under kills.
 
-    python tests/benchmarks/bulk_endpoint.py [--bundle elements] [--corpus elements] [--records 800] [--rounds 3]
-        [--workers 1] [--kill 20] [KEY=VALUE ...]
+    python tests/benchmarks/bulk_endpoint.py [--records 800] [--rounds 3] [--workers 1] [--kill 20] [KEY=VALUE ...]
 
-Workers have one thread: ``here`` generates in the job's process (``--actors 0``), ``actors`` in Ray actors, and
-``endpoint`` by requests to a running ``agggen serve`` with the same number of generators. Each mode runs the job with a
-quarter of the records and with all; the difference of the two runs excludes the start-up cost. The modes alternate;
-results are medians over the rounds. `tax_cpu` is, per round, the mode's CPU time divided by that of ``here``, minus 1.
-CPU time includes the job's processes, Ray, and for ``endpoint`` the server's processes; `idle_cpu_ms_a_second` is the
-server's CPU time without requests.
+The shipped model generates texts for development records of its corpus. Workers have one thread: ``here`` generates in
+the job's process (``--actors 0``), ``actors`` in Ray actors, and ``endpoint`` by requests to a running ``agggen serve``
+with the same number of generators. Each mode runs the job with a quarter of the records and with all; the difference of
+the two runs excludes the start-up cost. The modes alternate; results are medians over the rounds. `tax_cpu` is, per
+round, the mode's CPU time divided by that of ``here``, minus 1. CPU time includes the job's processes, Ray, and for
+``endpoint`` the server's processes; `idle_cpu_ms_a_second` is the server's CPU time without requests.
 
 Then ``actors`` and ``endpoint`` run the job again while a worker process is killed every ``--kill`` seconds (an actor;
 a generator, a planner and an ingress in turn). A job that ends with an error counts as a failure and is restarted. The
@@ -39,12 +38,12 @@ WORKERS = {
 }
 
 
-def job_command(bundle: str, source: Path, mode: str, url: str, workers: int = 1) -> tuple[list[str], Path]:
+def job_command(source: Path, mode: str, url: str, workers: int = 1) -> tuple[list[str], Path]:
     """The Python arguments of a bulk job, and its output folder."""
     out = source.parent / f"{source.stem}-{mode}"
     folders = ["--out", str(out), "--runs", str(source.parent / "runs"), "--fresh", "ray_address=local"]
     workers_of = ["--endpoint", url] if mode == "endpoint" else ["--actors", str(workers) if mode == "actors" else "0"]
-    return ["-m", "agggen_platform.cli.main", "bulk", bundle, str(source), *folders, *workers_of], out
+    return ["-m", "agggen_platform.cli.main", "bulk", "elements", str(source), *folders, *workers_of], out
 
 
 def hash_of_parts(out: Path) -> str:
@@ -68,8 +67,6 @@ def run_under_kills(command: list[str], out: Path, titles: Sequence[str], second
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="a bulk job in its process, in actors, and by an endpoint")
-    parser.add_argument("--bundle", default="elements")
-    parser.add_argument("--corpus", default="elements", help="corpus whose development records are the input")
     parser.add_argument("--records", type=int, default=800)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1, help="number of actors, and of the endpoint's generators")
@@ -81,10 +78,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sources = [Path(folder) / f"{size}.jsonl" for size in sizes]
         for size, source in zip(sizes, sources, strict=True):
-            lines = (json.dumps(record.as_dict()) + "\n" for record in development_records(options.corpus, size))
+            lines = (json.dumps(record.as_dict()) + "\n" for record in development_records("elements", size))
             source.write_text("".join(lines), encoding="utf-8")
         replicas = [f"generator.{bound}_replicas={options.workers}" for bound in ("min", "max")]
-        with running(options.bundle, [*replicas, *options.overrides]) as (url, server, _):
+        with running("elements", [*replicas, *options.overrides]) as (url, server, _):
             time.sleep(_PAUSE)  # until the processes are idle
             before = tree_cpu_time(server)
             time.sleep(_PAUSE)
@@ -94,7 +91,7 @@ def main() -> None:
                 for mode in MODES:
                     numbers: list[dict[str, float]] = []
                     for source in sources:
-                        command, _ = job_command(options.bundle, source, mode, url, options.workers)
+                        command, _ = job_command(source, mode, url, options.workers)
                         before = tree_cpu_time(server)
                         numbers.append(timed_run(mode, command))
                         if mode == "endpoint":
@@ -106,10 +103,10 @@ def main() -> None:
                         "cpu_ms_a_record": 1000 * cpu / records,
                     }
                     print(f"{mode:9}{rounds[-1][mode]}", flush=True)
-            hashes = {hash_of_parts(job_command(options.bundle, sources[1], mode, url)[1]) for mode in MODES}
+            hashes = {hash_of_parts(job_command(sources[1], mode, url)[1]) for mode in MODES}
             killed = {}
             for mode, titles in WORKERS.items() if options.kill else ():
-                command, out = job_command(options.bundle, sources[1], mode, url, options.workers)
+                command, out = job_command(sources[1], mode, url, options.workers)
                 killed[mode] = run_under_kills(command, out, titles, options.kill)
                 hashes.add(hash_of_parts(out))
                 print(f"{mode:9}{killed[mode]}", flush=True)

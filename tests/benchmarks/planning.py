@@ -1,13 +1,12 @@
 """Planning time per record: exact k-best against the paper's two-stage search.
 
-    python tests/benchmarks/planning.py [--records 20] [--repeats 7]
+    python tests/benchmarks/planning.py
 
-Random scores with L = 3, for 3, 5, 7 and 10 triples; 10 exact plans, and beam 3 with 2 aggregations per order as in the
-paper. The searches alternate in one process; each number is the median over the repeats of the mean milliseconds per
-record. The last line is JSON.
+Random scores with L = 3, for 20 records each of 3, 5, 7 and 10 triples; 10 exact plans, and beam 3 with 2 aggregations
+per order as in the paper. The searches alternate in one process; each number is the median over seven repeats of the
+mean milliseconds per record. The last line is JSON.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -52,17 +51,13 @@ def milliseconds(search: Callable[[PlanScores], object], records: list[PlanScore
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="planning time per record")
-    parser.add_argument("--records", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=7)
-    options = parser.parse_args()
     rng = np.random.default_rng(0)
     result: dict[str, dict[str, float]] = {}
     for n in (3, 5, 7, 10):
-        records = [random_scores(rng, n) for _ in range(options.records)]
+        records = [random_scores(rng, n) for _ in range(20)]
         k_best(records[0], 10)  # the first call builds index tables
         times: dict[str, list[float]] = {name: [] for name in SEARCHES}
-        for _ in range(options.repeats):
+        for _ in range(7):
             for name, search in SEARCHES.items():
                 times[name].append(milliseconds(search, records))
         result[str(n)] = {name: round(median(values), 3) for name, values in times.items()}

@@ -14,7 +14,9 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -61,25 +63,12 @@ class SpeedListener:
         return self.has_finished
 
 
-def run_until_stopped(run: Callable[[], object]) -> None:
-    try:
-        run()
-    except StoppedError:
-        return
-    raise SystemExit("training ended before --updates: increase --records or reduce --updates")
-
-
-def fit_bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
-    listener = SpeedListener(updates)
+def fit_bare(listener: SpeedListener, config: JobConfig, prepared: Prepared) -> None:
     reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
-    run_until_stopped(
-        lambda: fit(run_config_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.has_finished)
-    )
-    return listener.speeds
+    fit(run_config_of(config), prepared, NoCheckpoints(), [reporter], stop=lambda: listener.has_finished)
 
 
-def train_on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: str, updates: int) -> dict[int, float]:
-    listener = SpeedListener(updates)
+def train_on_ray(listener: SpeedListener, config: JobConfig, folder: Folder, prepared_at: str, workers: int) -> None:
     run_folder = Folder(folder.at(f"{workers}-{time.monotonic_ns()}"))
     for name in folder.names(prepared_at):
         with folder.open(name) as file:
@@ -87,22 +76,16 @@ def train_on_ray(config: JobConfig, workers: int, folder: Folder, prepared_at: s
     config = replace(config, cluster=ClusterConfig(workers=workers))
     with claim(run_folder) as lease, cluster_for_workers(config), TrainingMetrics("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        run_until_stopped(
-            lambda: train_on_workers(config, run_folder, prepared_at, (), lease, monitor, lambda: listener.has_finished)
-        )
-    return listener.speeds
+        train_on_workers(config, run_folder, prepared_at, (), lease, monitor, lambda: listener.has_finished)
 
 
-def train_as_job(config: JobConfig, data: Data, runs: Path, updates: int) -> dict[int, float]:
-    listener = SpeedListener(updates)
-
+def train_as_job(listener: SpeedListener, config: JobConfig, data: Data, runs: Path) -> None:
     def show(event: TrainingEvent) -> None:
         if listener(event):
             raise StoppedError("enough")
 
     frequent = replace(config, storage=replace(config.storage, checkpoint_seconds=0.0))
-    run_until_stopped(lambda: train_job(frequent, f"kept-{time.monotonic_ns()}", runs_dir=runs, show=show, data=data))
-    return listener.speeds
+    train_job(frequent, f"kept-{time.monotonic_ns()}", runs_dir=runs, show=show, data=data)
 
 
 def seconds_of(speeds: dict[int, float], texts: dict[int, int]) -> float:
@@ -130,17 +113,22 @@ def main() -> None:
         data = data_of(config)
         folder = Folder(scratch)
         prepared, prepared_at = load_or_prepare(folder, config, data)
-        measure: dict[str, Callable[[], dict[int, float]]] = {
-            "bare": lambda: fit_bare(config, prepared, options.updates)
+        variants: dict[str, Callable[[SpeedListener], None]] = {
+            "bare": lambda listener: fit_bare(listener, config, prepared)
         }
-        for n in options.workers:
-            measure[f"ray-{n}"] = lambda n=n: train_on_ray(config, n, folder, prepared_at, options.updates)  # type: ignore[misc]
-        measure["kept"] = lambda: train_as_job(config, data, Path(scratch) / "runs", options.updates)
-        seconds: dict[str, list[float]] = {name: [] for name in measure}
+        for workers in options.workers:
+            on_ray = partial(train_on_ray, config=config, folder=folder, prepared_at=prepared_at, workers=workers)
+            variants[f"ray-{workers}"] = on_ray
+        variants["kept"] = lambda listener: train_as_job(listener, config, data, Path(scratch) / "runs")
+        seconds: dict[str, list[float]] = {name: [] for name in variants}
         texts = texts_of(config, prepared, options.updates)
         for _ in range(options.rounds):
-            for name, run in measure.items():
-                seconds[name].append(seconds_of(run(), texts))
+            for name, train in variants.items():
+                listener = SpeedListener(options.updates)
+                with suppress(StoppedError):
+                    train(listener)
+                    raise SystemExit("training ended before --updates: increase --records or reduce --updates")
+                seconds[name].append(seconds_of(listener.speeds, texts))
                 print(f"{name:6s} {seconds[name][-1]:.3f} s an update", flush=True)
     best = {name: min(rounds) for name, rounds in seconds.items()}
     print_result(
@@ -163,8 +151,7 @@ def texts_of(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, i
     model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
     settings = config.training.joint
     batches = Trainer(model, prepared.train, prepared.dev, "joint", settings, config.training.seed)._batches(0)
-    groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
-    sizes = [sum(map(len, group)) for group in groups]
+    sizes = [len(batch) for batch in batches]
     if updates > len(sizes):
         raise SystemExit(f"an epoch has only {len(sizes)} updates; increase --records")
     return {end: sum(sizes[end - WINDOW : end]) for end in range(WINDOW, updates + 1, WINDOW)}

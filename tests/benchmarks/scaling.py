@@ -1,10 +1,10 @@
 """Autoscaling of an endpoint under rising and falling load: replicas over time, latencies, failures under kills.
 
-    python tests/benchmarks/scaling.py [KEY=VALUE ...] [--preset tiny | webnlg | --bundle DIR --corpus NAME]
-        [--clients 1 4 16 4 1] [--seconds 30] [--kill 0] [--records 8]
+    python tests/benchmarks/scaling.py [KEY=VALUE ...] [--preset tiny | webnlg] [--clients 1 4 16 4 1] [--seconds 30]
+        [--kill 0]
 
-In each phase of `--seconds`, the given number of clients sends requests of `--records` records in a closed loop, with
-the retries of `agggen_platform.client`. With ``--kill 30``, a replica is killed every 10 s: a generator, a planner and
+In each phase of `--seconds`, the given number of clients sends requests of eight records in a closed loop, with the
+retries of `agggen_platform.client`. With ``--kill 30``, a replica is killed every 10 s: a generator, a planner and
 an ingress in turn. Each text is compared with the library's. The last line is JSON:
 
 - `requests`, `failed_at_first` (attempts that the client repeated), `lost` (without an answer), `wrong_texts`;
@@ -37,6 +37,7 @@ from agggen_platform.client import Client, EndpointError
 
 TITLES = [f"ray::ServeReplica:agggen:{kind}" for kind in ("Ingress", "Planner", "Generator")]
 SAMPLE = 256  # different records
+BATCH = 8  # records per request
 
 
 class CountingTransport(httpx.HTTPTransport):
@@ -62,13 +63,13 @@ class Load:
     records: Sequence[dict[str, Any]]
     texts: dict[str, str]
     """The library's texts by id."""
-    size: int
     seconds: list[float] = field(default_factory=list)
+    clients: int = 0
     lost: int = 0  # requests and records without an answer
     wrong_texts: int = 0
 
     def run(self, clients: int, seconds: float) -> None:
-        end = time.monotonic() + seconds
+        self.clients, end = clients, time.monotonic() + seconds
         with ThreadPoolExecutor(clients) as pool:
             list(pool.map(lambda number: self._client(number, end), range(clients)))
 
@@ -76,7 +77,7 @@ class Load:
         draw = random.Random(number)
         with Client(self.url, transport=CountingTransport()) as client:
             while time.monotonic() < end:
-                batch, begin = draw.sample(self.records, self.size), time.monotonic()
+                batch, begin = draw.sample(self.records, BATCH), time.monotonic()
                 try:
                     answers = client.generate(batch)
                 except EndpointError as error:
@@ -92,35 +93,25 @@ class Load:
                         self.wrong_texts += 1
 
 
-class ReplicaWatch(threading.Thread):
-    """Counts replicas every two seconds."""
-
-    def __init__(self, server: psutil.Process) -> None:
-        super().__init__(daemon=True)
-        self.server, self.clients, self.stop_event = server, 0, threading.Event()
-        self.timeline: list[list[int]] = []
-
-    def run(self) -> None:
-        begin = time.monotonic()
-        while not self.stop_event.wait(2):
-            replicas = [len(descendants_titled(self.server, title)) for title in TITLES]
-            self.timeline.append([round(time.monotonic() - begin), self.clients, *replicas])
+def watch_replicas(server: psutil.Process, load: Load, timeline: list[list[int]], stop: threading.Event) -> None:
+    """Appends [second, clients, ingress, planners, generators] every two seconds."""
+    begin = time.monotonic()
+    while not stop.wait(2):
+        replicas = [len(descendants_titled(server, title)) for title in TITLES]
+        timeline.append([round(time.monotonic() - begin), load.clients, *replicas])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="autoscaling of an endpoint")
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
-    parser.add_argument("--bundle", type=Path, help="a trained model instead")
-    parser.add_argument("--corpus", help="corpus whose development records are the input (default: the preset's)")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 4, 1], help="number in each phase")
     parser.add_argument("--seconds", type=float, default=30, help="duration of a phase")
     parser.add_argument("--kill", type=float, default=0, help="seconds per kill of each kind of replica; 0: none")
-    parser.add_argument("--records", type=int, default=8, help="records per request")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as folder:
-        bundle = options.bundle or save_untrained(options.preset, Path(folder) / "bundle")
-        records = development_records(options.corpus or PRESETS[options.preset].corpus, SAMPLE)
+        bundle = save_untrained(options.preset, Path(folder) / "bundle")
+        records = development_records(PRESETS[options.preset][0], SAMPLE)
         torch.set_num_threads(1)
         generator, before = load_bundle(bundle).generator(), time.process_time()
         texts = {n_best[0].id: n_best[0].text for n_best in generator.generate(records)}
@@ -129,22 +120,21 @@ def main() -> None:
             running(bundle, options.overrides) as (url, server, _),
             killing(server, TITLES, options.kill / len(TITLES)) as killed,
         ):
-            watch = ReplicaWatch(server)
-            watch.start()
+            load, stop = Load(url, [record.as_dict() for record in records], texts), threading.Event()
+            timeline: list[list[int]] = []
+            threading.Thread(target=watch_replicas, args=(server, load, timeline, stop), daemon=True).start()
             phases, cpu = [], tree_cpu_time(server)
-            load = Load(url, [record.as_dict() for record in records], texts, options.records)
             for clients in options.clients:
-                watch.clients, first, phase = clients, len(load.seconds), time.monotonic()
+                first, phase = len(load.seconds), time.monotonic()
                 load.run(clients, options.seconds)
                 latencies = load.seconds[first:]
-                speed = len(latencies) * options.records / (time.monotonic() - phase)
+                speed = len(latencies) * BATCH / (time.monotonic() - phase)
                 latency_ms = {name: round(value) for name, value in percentiles(latencies).items()}
                 phases.append({"clients": clients, "records_per_second": round(speed, 1), **latency_ms})
-                print(phases[-1], watch.timeline[-1:], flush=True)
+                print(phases[-1], timeline[-1:], flush=True)
             cpu = tree_cpu_time(server) - cpu
-            watch.stop_event.set()
-            watch.join()
-    cost = 1000 * cpu / max(1, len(load.seconds) * options.records)
+            stop.set()
+    cost = 1000 * cpu / max(1, len(load.seconds) * BATCH)
     print_result(
         "scaling",
         requests=len(load.seconds) + load.lost,
@@ -157,7 +147,7 @@ def main() -> None:
             "endpoint": None if options.kill else round(cost, 1),
             "library": round(1000 * library_cpu, 1),
         },
-        replicas=watch.timeline,
+        replicas=timeline,
         settings=options.overrides,
     )
 

@@ -1,7 +1,7 @@
 """The cost of the endpoint: speed and latencies of `agggen serve` against the library on the same cores.
 
-    python tests/benchmarks/serving.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--modes default
-        haproxy] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
+    python tests/benchmarks/serving.py [--preset tiny | --preset webnlg] [--modes default haproxy] [--seconds 20]
+        [--rounds 3] [KEY=VALUE ...]
 
 With the paper's sizes, untrained (16 minutes for both modes on two idle cores):
 
@@ -154,20 +154,17 @@ def measure_saturation(
 def main() -> None:
     parser = argparse.ArgumentParser(description="the endpoint against the library")
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
-    parser.add_argument("--bundle", type=Path, help="a trained model instead")
-    parser.add_argument("--corpus", help="corpus whose development records are the input (default: the preset's)")
     parser.add_argument("--modes", nargs="+", choices=("default", "haproxy"), default=["default", "haproxy"])
     parser.add_argument("--seconds", type=float, default=20, help="approximate duration of a measurement")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
-    corpus = options.corpus or PRESETS[options.preset].corpus
+    corpus, *_ = PRESETS[options.preset]
     settings = ["generator.min_replicas=1", "generator.max_replicas=1", *options.overrides]
     torch.set_num_threads(1)
     modes: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        bundle = options.bundle or save_untrained(options.preset, Path(folder) / "bundle")
+        bundle = save_untrained(options.preset, Path(folder) / "bundle")
         sample = development_records(corpus, BLOCK)
         generator = load_bundle(bundle).generator()
         generator.generate(sample[:8])  # the first call builds tables and kernels
@@ -183,12 +180,12 @@ def main() -> None:
                 modes[mode] = {"cold_start": round(start_seconds, 1)}
                 modes[mode] |= measure_saturation(generator, url, records, server, options.rounds)
                 modes[mode]["latency"] = by_clients = {}
-                for clients in options.clients:
+                for clients in (1, 8, 32):
                     by_clients[clients] = latencies(f"{url}/v1/generate", bodies, clients, options.seconds)
                     print(f"  {clients:3d} clients  {by_clients[clients]}", flush=True)
     print_result(
         "serving",
-        weights="trained" if options.bundle else f"random, {options.preset}",
+        weights=f"random, {options.preset}",
         records=count,
         settings=options.overrides,
         modes=modes,

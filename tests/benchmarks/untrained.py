@@ -1,6 +1,6 @@
 """Bundles with random weights for benchmarks. Such a model does not end its facts, so their length is limited."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -16,36 +16,27 @@ from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
 
-
-@dataclass(frozen=True)
-class Preset:
-    """Sizes of a model, and the corpus of its vocabulary and predicates."""
-
-    corpus: str
-    model: ModelConfig
-    inference: InferenceConfig
-
-
 PRESETS = {
-    "tiny": Preset(
+    "tiny": (
         "elements",
         ModelConfig(width=32, heads=2, layers=1, feed_forward=32, predicate_dim=8),
         InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6)),
     ),
-    "webnlg": Preset("webnlg", ModelConfig(), InferenceConfig(beam=BeamConfig(max_fact_tokens=20))),  # the paper's
+    "webnlg": ("webnlg", ModelConfig(), InferenceConfig(beam=BeamConfig(max_fact_tokens=20))),  # the paper's
 }
+"""The corpus of vocabulary and predicates, and the settings of the model."""
 
 
 def untrained(preset: str) -> Bundle:
     """A model with random weights and the vocabulary of its corpus's training texts."""
-    sizes = PRESETS[preset]
-    train = load_dataset(sizes.corpus, splits=("train",)).split("train")
+    corpus, sizes, inference = PRESETS[preset]
+    train = load_dataset(corpus, splits=("train",)).split("train")
     vocabulary = Vocabulary.build(train)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train))
     torch.manual_seed(0)
-    model = JointModel(sizes.model, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     segmenter = SegmenterConfig(source="clauses")
-    return Bundle(model, encoder, sizes.inference, facts="clauses", segmenter=segmenter)
+    return Bundle(model, encoder, inference, facts="clauses", segmenter=segmenter)
 
 
 def save_untrained(preset: str, path: Path) -> Path:

@@ -14,7 +14,7 @@ from tests.s3_faults import FaultyS3
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
-KILLS = 20
+KILLS = 12
 SIZE = 6 << 20  # two parts of a multipart upload, the last one small
 POLICY = Policy(part=5 << 20)
 

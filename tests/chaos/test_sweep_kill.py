@@ -157,11 +157,7 @@ def test_a_trial_whose_process_ends_is_restarted(tmp_path: Path) -> None:
         assert_ended([trial])
         sweep.wait_until(lambda: len(trials_of_evaluations(runs / "s")) > before + 2, "more evaluations")
         events = [event for event, _ in entries(runs / "s-t000" / "tracking.jsonl") if event is not None]
-        updates = [
-            event["step"]
-            for event in events
-            if event["event"] == "metrics" and "baseline/gradient_norm" in event["values"]
-        ]
+        updates = [e["step"] for e in events if e["event"] == "metrics" and "baseline/gradient_norm" in e["values"]]
         assert updates == list(range(1, len(updates) + 1))
         (trial,) = trials_of(sweep)
         trial.kill()

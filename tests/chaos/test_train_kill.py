@@ -15,6 +15,7 @@ from agggen.run import bundle_of, fit, prepare
 from agggen.training.checkpoints import FileCheckpointer
 from agggen.training.distributed import DistributedGroup
 from agggen_platform.job_config import JobConfig, run_config_of
+from agggen_platform.tracking.journal import entries
 from agggen_platform.training.job import data_of, train_job
 from tests.processes import Running
 from tests.ray_head import Head
@@ -33,15 +34,10 @@ class Job(Running):
         cluster = head.env | {"RAY_ADDRESS": head.gcs} if head else {}
         super().__init__(command, folder, cluster | {"OMP_NUM_THREADS": "1"})
 
-    def updates(self, stage: str = "baseline") -> list[int]:
+    def updates(self) -> list[int]:
         log = self.run / "tracking.jsonl"
-        lines = log.read_text().splitlines() if log.exists() else []
-        events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [
-            event["step"]
-            for event in events
-            if event["event"] == "metrics" and f"{stage}/train_loss" in event["values"]
-        ]
+        events = [event for event, _ in entries(log) if event is not None] if log.exists() else []
+        return [e["step"] for e in events if e["event"] == "metrics" and "baseline/train_loss" in e["values"]]
 
     def wait_for_a_checkpoint_in_an_epoch(self) -> None:
         def is_saved() -> bool:

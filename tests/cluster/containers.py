@@ -8,12 +8,12 @@ import os
 import secrets
 import shutil
 import subprocess
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.processes import TIMEOUT, until
@@ -74,9 +74,8 @@ def address_of(name: str) -> str:
 def is_reachable(address: str, host: str = "") -> bool:
     """Whether a request for `address` succeeds; `host`: the Host header, if it differs from the address."""
     try:
-        with urllib.request.urlopen(urllib.request.Request(address, headers={"Host": host} if host else {}), timeout=2):
-            return True
-    except OSError:
+        return httpx.get(address, headers={"Host": host} if host else {}, timeout=2, trust_env=False).is_success
+    except httpx.TransportError:
         return False
 
 
@@ -116,11 +115,8 @@ class Cluster:
         self.redis = shutil.which("redis-server")
         if self.redis:  # the program of this machine
             start = [self.redis, "--save", "", "--appendonly", "no", "--protected-mode", "no"]
-            self._run(
-                "redis",
-                ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", *self._fixed_ip(_REDIS)],
-                *start,
-            )
+            options = ["--volume=/usr:/usr:ro", "--entrypoint=", "--memory=256m", *self._fixed_ip(_REDIS)]
+            self._run("redis", options, *start)
         self.workers: list[str] = []
         self._was_disconnected: set[str] = set()
         self.mlflow_account: dict[str, str] = {}
@@ -146,11 +142,11 @@ class Cluster:
     def start_mlflow(self) -> str:
         """Starts an MLflow server on SQLite; returns its address."""
         secrets_folder, state = self.folder / "mlflow-secrets", self.folder / "mlflow"
-        self.mlflow_account = {"MLFLOW_TRACKING_USERNAME": "tests", "MLFLOW_TRACKING_PASSWORD": secrets.token_hex(16)}
-        values = zip(("username", "password", "session_key"), [*self.mlflow_account.values(), "key"], strict=True)
+        password = secrets.token_hex(16)
+        self.mlflow_account = {"MLFLOW_TRACKING_USERNAME": "tests", "MLFLOW_TRACKING_PASSWORD": password}
         for path in (secrets_folder, state):
             path.mkdir()
-        for name, value in values:
+        for name, value in (("username", "tests"), ("password", password), ("session_key", "key")):
             (secrets_folder / name).write_text(value)
         subprocess.run(["chown", "-R", "10001:10001", str(secrets_folder), str(state)], check=True)
         env = {

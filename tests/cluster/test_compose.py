@@ -1,37 +1,37 @@
 """Services of compose.yaml, started by the commands of infra/README.md: jobs, endpoint, access control, restart.
 
-Needs Docker (tests/cluster/dockerd.sh starts one). compose/override.yaml replaces the images of four servers and our
-base image, and leaves Grafana out.
+Needs Docker (tests/cluster/dockerd.sh starts one), but no image registry: compose/override.yaml replaces the images of
+four servers by one image and our base image by one with this machine's pip settings, and leaves Grafana out.
 """
 
-import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from agggen.corpora.prepared import write_records
+from agggen.datasets import load_dataset
 from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.cluster.containers import LONG, REPO, wait_for
-from tests.cluster.docker import FOLDER, build, reason_to_skip
+from tests.cluster.image import BASE, pip_config
 from tests.documents import blocks, commands_of
-from tests.integration.segment_jobs import elements
 from tests.processes import until
 from tests.unit.training.toy import write_preset
 
 pytestmark = [pytest.mark.cluster, LONG]
 
+FOLDER = Path(__file__).with_name("compose")
 FILE = "infra/compose/compose.yaml"
+STAND_INS, WITH_SETTINGS = "localhost/agggen-stand-ins", "localhost/agggen-test-base"  # the names in override.yaml
 COPIED = ["LICENSE", "README.md", "constraints.txt", "pyproject.toml", ".dockerignore", "agggen", "platform", "serve"]
 COPIED += ["jobs", "infra"]  # sources of the images, and files of the services
 PORTS = {3000, 5000, 8000, 8265, 9000}
@@ -40,6 +40,65 @@ QUICK = ["training.baseline.epochs=1", "training.joint.epochs=1"]
 INTERRUPT_ENDPOINT = """for process in /proc/[0-9]*; do
   if tr '\\0' ' ' <$process/cmdline 2>/dev/null | grep -q 'bin/agggen [s]erve'; then kill -INT ${process#/proc/}; fi
 done"""
+
+
+def docker(*arguments: str, seconds: float = 120) -> str:
+    """Runs docker, which must succeed; returns its output."""
+    completed = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=seconds)
+    assert completed.returncode == 0, f"docker {' '.join(arguments)}: {completed.stdout}{completed.stderr}"
+    return completed.stdout
+
+
+def reason_to_skip() -> str | None:
+    """Why the Compose test cannot run on this machine; None if it can."""
+    if os.geteuid():
+        return "root is needed: only root can change the owner of files"
+    for query in (["compose", "version"], ["buildx", "version"], ["version"]):
+        try:
+            completed = subprocess.run(["docker", *query], capture_output=True, text=True, timeout=60)
+        except FileNotFoundError:
+            return "docker is not installed"
+        if completed.returncode:
+            return f"docker {' '.join(query)}: {completed.stderr.strip()[-300:]} (tests/cluster/dockerd.sh starts one)"
+    if shutil.which("debootstrap") is None and not docker("images", "--quiet", BASE):
+        return "debootstrap is not installed"
+    return None
+
+
+def build() -> None:
+    """Builds the base image, with this machine's pip settings, and the image that replaces four server images."""
+    if not docker("images", "--quiet", BASE):
+        subprocess.run(["infra/docker/base.sh", BASE], cwd=REPO, env=os.environ | {"PODMAN": "docker"}, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        write_settings(Path(folder))
+        docker("build", f"--build-arg=BASE={BASE}", f"--tag={WITH_SETTINGS}", folder, seconds=600)
+    with tempfile.TemporaryDirectory() as folder:
+        for file in (FOLDER / "Dockerfile", FOLDER / "postgres.sh", REPO / "constraints.txt"):
+            shutil.copy(file, folder)
+        options = ["--network=host", f"--build-arg=BASE={WITH_SETTINGS}", f"--tag={STAND_INS}"]
+        docker("build", *options, folder, seconds=1200)
+
+
+def write_settings(folder: Path) -> None:
+    """Writes a Dockerfile that adds pip's settings, certificate and local torch wheels (CPU builds) to the base."""
+    lines = ["ARG BASE", "FROM ${BASE}", "COPY pip.conf /etc/pip.conf"]
+    kept = {}
+    (folder / "wheels").mkdir()
+    for option, value in pip_config():
+        if option in ("index-url", "default-timeout"):
+            kept[option] = value
+        elif option == "cert":
+            kept[option] = value
+            shutil.copyfile(value, folder / "cert.pem")
+            lines.append(f"COPY cert.pem {value}")
+        elif option == "find-links":
+            for wheel_folder in value.replace("\\n", " ").split():
+                for wheel in Path(wheel_folder).glob("torch-*+cpu-*.whl"):
+                    shutil.copyfile(wheel, folder / "wheels" / wheel.name)
+                    kept[option] = "/opt/wheels"
+    lines.append("COPY wheels /opt/wheels")
+    (folder / "pip.conf").write_text("[global]\n" + "".join(f"{key} = {kept[key]}\n" for key in sorted(kept)))
+    (folder / "Dockerfile").write_text("\n".join(dict.fromkeys(lines)) + "\n")
 
 
 def readme_commands() -> list[list[str]]:
@@ -101,32 +160,25 @@ class Stack:
     def secret(self, name: str) -> str:
         return (self.state / "secrets" / name).read_text()
 
-    def request(self, port: int, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
-        """Status and body of the gate's response to a request; JSON is parsed."""
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                status, body = answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            status, body = error.code, error.read()
-        return status, json.loads(body) if status == 200 and body[:1] in (b"{", b"[") else body
+    def request(self, port: int, path: str, body: object = None, **headers: str) -> httpx.Response:
+        """The gate's response to a GET, or to a POST of `body` as JSON."""
+        method, url = "POST" if body else "GET", f"http://127.0.0.1:{port}{path}"
+        return httpx.request(method, url, json=body, headers=headers, timeout=60, trust_env=False)
 
-    def mlflow(self, path: str, **values: Any) -> Any:
-        account = f"{self.secret('mlflow_username')}:{self.secret('mlflow_password')}"
-        login = f"Basic {base64.b64encode(account.encode()).decode()}"
-        data = json.dumps(values).encode() if values else None
-        headers = {"Content_Type": "application/json"} if values else {}
-        status, body = self.request(5000, f"/api/2.0/mlflow/{path}", data, Authorization=login, **headers)
-        assert status == 200, body
-        return body
+    def status(self, port: int, path: str, body: object = None, **headers: str) -> int:
+        return self.request(port, path, body, **headers).status_code
 
-    def runs(self) -> list[dict[str, Any]]:
-        name = self.mlflow("experiments/get-by-name?experiment_name=agggen")["experiment"]["experiment_id"]
-        return list(self.mlflow("runs/search", experiment_ids=[name]).get("runs", []))
+    def mlflow(self) -> Any:
+        from mlflow import MlflowClient
+
+        return MlflowClient(f"http://{self.secret('mlflow_username')}:{self.secret('mlflow_password')}@127.0.0.1:5000")
+
+    def runs(self) -> list[Any]:
+        client = self.mlflow()
+        return list(client.search_runs([client.get_experiment_by_name("agggen").experiment_id]))
 
     def champion(self) -> str:
-        return str(self.mlflow("registered-models/alias?name=agggen&alias=champion")["model_version"]["version"])
+        return str(self.mlflow().get_model_version_by_alias("agggen", "champion").version)
 
     def prometheus(self, path: str) -> Any:
         """A response of Prometheus, requested in its container, since its port is not published."""
@@ -152,8 +204,10 @@ def stack() -> Iterator[Stack]:
         folder.chmod(0o755)
         ignored = shutil.ignore_patterns("state", "__pycache__", "*.egg-info")
         for name in COPIED:
-            copy: Any = shutil.copy if (REPO / name).is_file() else shutil.copytree
-            copy(REPO / name, folder / name, **({"ignore": ignored} if (REPO / name).is_dir() else {}))
+            if (REPO / name).is_dir():
+                shutil.copytree(REPO / name, folder / name, ignore=ignored)
+            else:
+                shutil.copy(REPO / name, folder)
         stack = Stack(folder)
         setup, up, *_ = readme_commands()
         assert setup[-1] == "infra/compose/setup.py" and "up" in up, "the README begins with other commands"
@@ -178,24 +232,21 @@ def test_services_are_healthy_and_only_the_gate_is_published_on_loopback(stack: 
     for name in ("mlflow", "ray-head", "ray-worker"):  # only routes to their own networks
         routes = stack.compose("exec", name, "cat", "/proc/net/route").splitlines()[1:]
         assert routes and "00000000" not in {line.split()[1] for line in routes}
-        output = stack.compose(
-            "exec", name, "sh", "-c", "id -u; touch /opt/x 2>&1 || true; grep CapEff /proc/self/status"
-        )
-        assert (
-            output.split()[0] == "10001" and "Read-only file system" in output and output.endswith("0000000000000000\n")
-        )
+        probe = "id -u; touch /opt/x 2>&1 || true; grep CapEff /proc/self/status"
+        user, *error, capabilities = stack.compose("exec", name, "sh", "-c", probe).splitlines()
+        assert (user, capabilities.split()[-1]) == ("10001", "0" * 16) and "Read-only file system" in "".join(error)
 
 
 def test_services_refuse_other_hosts_and_missing_credentials(stack: Stack) -> None:
     for port in PORTS:
-        assert stack.request(port, "/", Host="elsewhere.example")[0] == 403, port
-    assert stack.request(8265, "/api/jobs/")[0] == 401
-    assert stack.request(8265, "/api/jobs/", Authorization="Bearer wrong")[0] == 403
-    assert stack.request(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}")[0] == 200
-    assert stack.request(5000, "/api/2.0/mlflow/experiments/search?max_results=1")[0] == 401
-    assert stack.mlflow("experiments/search?max_results=1")
-    assert stack.request(9000, "/agggen-models")[0] in (400, 403)
-    assert stack.request(8000, "/readyz")[0] == stack.request(3000, "/")[0] == 503, "neither is running yet"
+        assert stack.status(port, "/", Host="elsewhere.example") == 403, port
+    assert stack.status(8265, "/api/jobs/") == 401
+    assert stack.status(8265, "/api/jobs/", Authorization="Bearer wrong") == 403
+    assert stack.status(8265, "/api/jobs/", Authorization=f"Bearer {stack.secret('ray_token')}") == 200
+    assert stack.status(5000, "/api/2.0/mlflow/experiments/search?max_results=1") == 401
+    assert stack.mlflow().search_experiments()
+    assert stack.status(9000, "/agggen-models") in (400, 403)
+    assert stack.status(8000, "/readyz") == stack.status(3000, "/") == 503, "neither is running yet"
 
 
 def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack) -> None:
@@ -205,7 +256,7 @@ def test_a_submitted_job_trains_and_its_bundle_becomes_the_champion(stack: Stack
         line for line in reversed(stack.run([*train, *QUICK], 1200).splitlines()) if line.startswith("s3://")
     )
     (run,) = stack.runs()
-    assert run["info"]["status"] == "FINISHED" and run["data"]["metrics"]
+    assert run.info.status == "FINISHED" and run.data.metrics
     assert (stack.state / "s3" / stack.bundle.removeprefix("s3://") / "manifest.json").is_file()
     stack.run([*register[:-1], stack.bundle])
     stack.run(promote)
@@ -223,7 +274,7 @@ def test_jobs_read_the_folder_of_data_and_write_into_the_bucket(stack: Stack) ->
 
     corpus = stack.state / "data" / "texts"
     corpus.mkdir()
-    write_records(corpus / "train.parquet", elements("train")[:50], "elements", "train")
+    write_records(corpus / "train.parquet", load_dataset("elements").train[:50], "elements", "train")
     stack.submit("segment", "/data/texts", "--out", "s3://agggen-data/facts", "cache=off")
     assert (stack.state / "s3" / "agggen-data" / "facts" / "manifest.json").is_file()
 
@@ -251,16 +302,14 @@ def test_the_endpoint_requires_a_key(stack: Stack) -> None:
     *_, make_key, serve = readme_commands()
     key = stack.run(make_key).split()[-1]
     endpoint = stack.start(serve)
-
     try:
-        wait_for(endpoint, lambda: stack.request(8000, "/readyz")[0] == 200, "ready endpoint", 300)
-        request_body = json.dumps({"records": [next(numbered_records(1)).as_dict()]}).encode()
-        as_json = {"Content_Type": "application/json"}
-        assert stack.request(8000, "/v1/generate", request_body, **as_json)[0] == 401
+        wait_for(endpoint, lambda: stack.status(8000, "/readyz") == 200, "ready endpoint", 300)
+        body = {"records": [next(numbered_records(1)).as_dict()]}
+        assert stack.status(8000, "/v1/generate", body) == 401
         for valid in (key, stack.secret("endpoint_key").strip()):
-            status, body = stack.request(8000, "/v1/generate", request_body, **as_json, Authorization=f"Bearer {valid}")
-            assert status == 200 and body["answers"][0]["texts"][0]["text"], body
-        assert stack.request(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}")[0] == 403
+            answer = stack.request(8000, "/v1/generate", body, Authorization=f"Bearer {valid}")
+            assert answer.json()["answers"][0]["texts"][0]["text"], answer.text
+        assert stack.status(8000, "/v1/model", Host="elsewhere.example", Authorization=f"Bearer {key}") == 403
         stack.on_head("bash", "-c", INTERRUPT_ENDPOINT)
         assert endpoint.wait(120) == 130
     finally:
@@ -268,8 +317,8 @@ def test_the_endpoint_requires_a_key(stack: Stack) -> None:
 
 
 def test_a_restart_of_all_services_loses_nothing(stack: Stack) -> None:
-    before = ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects())
+    before = ({run.info.run_id for run in stack.runs()}, stack.champion(), stack.objects())
     stack.compose("down", "--volumes")
     stack.run(readme_commands()[1])
-    assert ({run["info"]["run_id"] for run in stack.runs()}, stack.champion(), stack.objects()) == before
+    assert ({run.info.run_id for run in stack.runs()}, stack.champion(), stack.objects()) == before
     stack.on_head("agggen", "models", "show", "agggen@champion")

@@ -1,15 +1,26 @@
-"""A submitted job and the endpoint on a cluster of containers."""
+"""Jobs and the endpoint on a cluster of containers; a sweep and a segmentation that lose a node must not change."""
 
 import json
 import subprocess
 import sys
-import urllib.request
+from dataclasses import replace
+from pathlib import Path
 
+import httpx
 import pytest
 
+from agggen.bundle import fingerprint
+from agggen.config import load_config
+from agggen.corpora.prepared import write_records
+from agggen.datasets import load_dataset
+from agggen_platform.job_config import JobConfig
+from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.segmentation.job import segment
+from agggen_platform.training.job import train_job
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.cluster.containers import Cluster, is_reachable, make_readable, output_of, podman, wait_for
+from tests.cluster.containers import Cluster, count_nodes, is_reachable, make_readable, output_of, podman, wait_for
 from tests.unit.serve.conftest import save_tiny_model
+from tests.unit.training.toy import write_preset
 
 pytestmark = pytest.mark.cluster
 
@@ -38,12 +49,54 @@ def test_a_submitted_job_and_a_request_to_the_endpoint(cluster: Cluster) -> None
     address = f"http://{cluster.address.partition(':')[0]}:8000"
 
     wait_for(serve, lambda: is_reachable(f"{address}/readyz"), "ready endpoint", 240)
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-    request_body = json.dumps({"records": [records[0].as_dict()]}).encode()
-    with urllib.request.urlopen(
-        urllib.request.Request(f"{address}/v1/generate", request_body, headers), timeout=60
-    ) as answer:
-        (result,) = json.loads(answer.read())["answers"]
-    assert result["texts"][0]["text"] == texts[0]["text"]
+    request, headers = {"records": [records[0].as_dict()]}, {"Authorization": f"Bearer {key}"}
+    answer = httpx.post(f"{address}/v1/generate", json=request, headers=headers, timeout=60, trust_env=False)
+    assert answer.json()["answers"][0]["texts"][0]["text"] == texts[0]["text"]
     podman("exec", cluster.head, "sh", "-c", "kill -INT $(cat /tmp/serve.pid)")
     output_of(serve, expect=130)
+
+
+def test_a_killed_node_does_not_change_the_segmentation(cluster: Cluster) -> None:
+    corpus, out = cluster.folder / "texts", cluster.bucket / "facts"
+    corpus.mkdir()
+    records = [replace(r, id=f"{r.id}-{copy}") for copy in range(20) for r in load_dataset("elements").train[:100]]
+    write_records(corpus / "train.parquet", records, "elements", "train")
+    make_readable(corpus)
+
+    def parts(folder: Path) -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in (folder / "train").glob("*.parquet")}
+
+    settings = ["shard_rows=50", "actors=2", "cache=off"]
+    job = cluster.driver("agggen", "segment", str(corpus), "--out", "s3://agggen-models/facts", *settings)
+    wait_for(job, lambda: count_nodes(out) == 2 and parts(out), "work on both nodes")
+    cluster.kill_worker(cluster.workers[0])
+    assert not (out / "manifest.json").exists()
+    cluster.add_worker()
+    output_of(job)
+    uninterrupted = cluster.folder / "uninterrupted-facts"
+    segment(str(corpus), str(uninterrupted), SegmentConfig(actors=0, shard_rows=50, cache="off"))
+    assert parts(out) == parts(uninterrupted)
+
+
+def test_a_killed_node_does_not_change_the_bundles(cluster: Cluster, tmp_path: Path) -> None:
+    folder, out = cluster.folder / "sweep", cluster.bucket / "runs"
+    preset = str(write_preset(folder, copies=30))
+    space = {"space": {"model.predicate_dim": {"choice": [4, 8]}}, "trials": 2, "concurrent": 2, "asha": None}
+    (folder / "space.yaml").write_text(json.dumps(space))
+    make_readable(folder)
+    command = ["agggen", "sweep", preset, "--space", str(folder / "space.yaml"), "--no-register"]
+    job = cluster.driver(*command, "storage.url=s3://agggen-models/runs", "--name", "s", "--runs", "/tmp/runs")
+
+    def both_have_checkpoints() -> bool:
+        return all(any((out / f"s-t00{number}").rglob("latest.json")) for number in (0, 1))
+
+    wait_for(job, both_have_checkpoints, "checkpoint of each trial")
+    cluster.kill_worker(cluster.workers[0])
+    assert not list(out.glob("s-t*/bundle/manifest.json"))
+    cluster.add_worker()
+    output_of(job)
+    for number in (0, 1):
+        bundle = out / f"s-t00{number}" / "bundle"
+        size = json.loads((out / f"s-t00{number}" / "run.json").read_text())["model.predicate_dim"]
+        config = load_config(JobConfig, preset, [f"model.predicate_dim={size}"])
+        assert fingerprint(bundle) == fingerprint(train_job(config, f"t{number}", runs_dir=tmp_path).path)

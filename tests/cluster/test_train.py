@@ -47,11 +47,7 @@ class Training:
     def updates(self, name: str) -> list[int]:
         """The updates of the first stage, in the order of the run log."""
         events = [event for event, _ in entries(self.folder(name) / "tracking.jsonl") if event is not None]
-        return [
-            event["step"]
-            for event in events
-            if event["event"] == "metrics" and "baseline/train_loss" in event["values"]
-        ]
+        return [e["step"] for e in events if e["event"] == "metrics" and "baseline/train_loss" in e["values"]]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""``ray job submit`` of every job, as in jobs/README.md, on a head that requires a token, with S3."""
+"""``ray job submit`` of every job, as in jobs/README.md, on a head that requires a token, with S3; autoscaling."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,9 @@ from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import read_records
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
+from tests.bulk_jobs import numbered_records, texts, write_jsonl
 from tests.conftest import new_bucket
+from tests.processes import Running
 from tests.ray_head import Head
 from tests.unit.training.toy import TINY
 
@@ -60,9 +62,9 @@ def test_train_evaluate_and_generate_through_the_store(head: Head, store: Folder
     out = store.at("texts")
     options = ["--runs", tmp_path, "--single-file", "format=jsonl"]
     assert out in head.submit("generate", bundle, store.at("in.jsonl"), "--out", out, *options)
-    texts = [json.loads(line) for line in (store.read("texts/texts.jsonl") or b"").splitlines()]
-    assert [text["id"] for text in texts] == [record.id for record in records]
-    assert {text["bundle"] for text in texts} == {bundle_hash}
+    rows = [json.loads(line) for line in (store.read("texts/texts.jsonl") or b"").splitlines()]
+    assert [row["id"] for row in rows] == [record.id for record in records]
+    assert {row["bundle"] for row in rows} == {bundle_hash}
 
 
 def test_sweep_and_promotion_of_its_best(head: Head, tmp_path: Path) -> None:
@@ -76,3 +78,18 @@ def test_sweep_and_promotion_of_its_best(head: Head, tmp_path: Path) -> None:
     assert "no version to roll back to" in head.submit(
         "promote", "--rollback", "agggen", "--registry", registry, expect=8
     )
+
+
+def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(bundle: Path, tmp_path: Path) -> None:
+    """Nodes have one CPU, so each actor must request its own."""
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(450))
+    with ExitStack() as stack:
+        head = Head(tmp_path, stack, cpus=1, more_nodes=2)
+        head.running.wait_until(lambda: head.nodes() == 1, "first node")
+        command = ["-m", "agggen_platform.cli.main", "bulk", str(bundle), str(source), "--out", "out"]
+        settings = ["inference.plans=20", "shard_rows=4"]
+        job = stack.enter_context(Running([*command, *settings], tmp_path, head.env | {"RAY_ADDRESS": head.gcs}))
+        job.wait_until(lambda: head.nodes() == 3, "two more nodes")
+        assert job.finish() == 0, job.output()
+        head.running.wait_until(lambda: head.nodes() == 1, "removal of idle nodes")
+    assert [text["id"] for text in texts(tmp_path / "out")] == [f"r{number}" for number in range(450)]

@@ -14,14 +14,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from agggen.datasets import load_dataset
+from agggen.facts.config import SegmenterConfig
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.job_config import ClusterConfig
+from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
 from agggen_platform.training.job import train_job
 from tests.bulk_jobs import numbered_records, write_jsonl
-from tests.integration.segment_jobs import clause_config
-from tests.integration.segment_jobs import write_corpus as write_texts
 from tests.manifests.exported_metrics import (
     RECORDED,
     UNRECORDED,
@@ -94,9 +95,9 @@ def test_the_exported_metrics_are_those_that_were_recorded(model: Model, tmp_pat
     train_job(replace(config, cluster=ClusterConfig(workers=1)), "toy", runs_dir=tmp_path / "runs")
     training = scraped(queried("ray_agggen_training", "ray_agggen_tracking"))
 
-    (tmp_path / "texts").mkdir()
-    texts = write_texts(tmp_path / "texts")
-    segment(str(texts), str(tmp_path / "facts"), clause_config(actors=1, shard_rows=50))
+    load_dataset("elements", splits=["dev"]).save(tmp_path / "texts")
+    clauses = SegmentConfig(facts=SegmenterConfig(source="clauses"), actors=1, shard_rows=50)
+    segment(str(tmp_path / "texts"), str(tmp_path / "facts"), clauses)
     source = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(8), *numbered_records(1)])
     settings = ["actors=1", "shard_rows=4", "max_reject_share=0.5"]
     generate(model, str(source), str(tmp_path / "out"), bulk_config(model, settings))

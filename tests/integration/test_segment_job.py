@@ -4,42 +4,83 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
+from agggen.alignment import align
 from agggen.config import load_config
 from agggen.corpora.prepared import read_records, schema, write_records
-from agggen.datasets import load_dataset
+from agggen.datasets import Dataset, load_dataset
 from agggen.errors import CorpusError
+from agggen.facts import FactSegmenter
 from agggen.facts.clauses import ClauseSegmenter
-from agggen.facts.config import segmenter
-from agggen.records import Record
+from agggen.facts.config import SegmenterConfig, segmenter
+from agggen.records import Fact, Record, Reference
 from agggen.run import RunConfig
 from agggen.training.data import training_data
 from agggen_platform.evaluation import catalogue_names
+from agggen_platform.segmentation import job as job_module
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
 from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import interrupt_after, rejects
-from tests.integration.segment_jobs import (
-    LOCAL,
-    Recorder,
-    clause_config,
-    elements,
-    segmented,
-    snapshot,
-    use_segmenter,
-    write_corpus,
-)
+
+
+def clause_config(**settings: Any) -> SegmentConfig:
+    """A job in this process with the fast rule-based segmenter."""
+    return SegmentConfig(**{"facts": SegmenterConfig(source="clauses"), "actors": 0, "shard_rows": 20} | settings)
+
+
+LOCAL = clause_config()
+
+
+def segmented(records: Sequence[Record], segmenter: FactSegmenter | None = None) -> list[Record]:
+    """The records with facts: a reference implementation of the job without shards, cache or actors."""
+    segmenter = segmenter or ClauseSegmenter()
+    result = []
+    for record in records:
+        references = []
+        for reference in record.references:
+            (facts,) = segmenter.segment([reference.text])
+            fact_of = align(record, facts).fact_of
+            predicates = [
+                tuple(name for name, fact in zip(record.predicates, fact_of, strict=True) if fact == number)
+                for number in range(len(facts))
+            ]
+            facts_with_predicates = tuple(Fact(text, names) for text, names in zip(facts, predicates, strict=True))
+            references.append(Reference(reference.text, facts_with_predicates, reference.plan))
+        result.append(Record(record.id, record.triples, tuple(references), record.category))
+    return result
+
+
+class Recorder(ClauseSegmenter):
+    """The rule-based segmenter; records its texts, and fails on texts that contain `bad`."""
+
+    def __init__(self, bad: str | None = None) -> None:
+        self.bad, self.texts_seen = bad, list[str]()
+
+    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        self.texts_seen += texts
+        if self.bad and any(self.bad in text for text in texts):
+            raise RuntimeError("cannot segment this text")
+        return super().segment(texts)
+
+
+def use_segmenter(monkeypatch: pytest.MonkeyPatch, segmenter: ClauseSegmenter) -> None:
+    monkeypatch.setattr(job_module, "segmenter", lambda name: segmenter)
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
+    """150 training and 72 development records of the shipped corpus, prepared."""
+    folder, elements = tmp_path_factory.mktemp("corpus"), load_dataset("elements")
+    Dataset("elements", {"train": elements.train[:150], "dev": elements.dev}).save(folder)
+    return folder
 
 
 def test_the_parts_equal_the_reference_implementation(corpus: Path, tmp_path: Path) -> None:
@@ -92,7 +133,7 @@ def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) 
 
 
 def test_each_distinct_text_of_a_shard_is_segmented_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (record,) = elements("dev")[:1]
+    (record,) = load_dataset("elements").dev[:1]
     records = [Record(f"{record.id}-{number}", record.triples, record.references) for number in range(10)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
     recorder = Recorder()
@@ -119,12 +160,19 @@ def test_the_shipped_tagger_segments_by_default(corpus: Path, tmp_path: Path, ra
     assert expected != segmented(read_records(corpus / "dev.parquet"), ClauseSegmenter())
 
 
-def test_actors_share_a_cache_with_earlier_ones(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
+def test_actors_share_a_cache_whose_damage_does_not_change_the_output(
+    corpus: Path, tmp_path: Path, ray_cluster: None
+) -> None:
     config = clause_config(actors=2, cache="on", cache_dir=str(tmp_path / "cache"))
-    reports = [segment(str(corpus), str(tmp_path / out), config, splits=["dev"]) for out in ("first", "second")]
-    first, second = (report.progress.counts for report in reports if report.progress is not None)
-    assert reports[0].splits == reports[1].splits
-    assert (first.cache_errors, second.cache_errors) == (0, 0)
+    reports = []
+    for out in ("first", "second", "damaged"):
+        if out == "damaged":
+            (file,) = (tmp_path / "cache").iterdir()  # no journal file
+            file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+        reports.append(segment(str(corpus), str(tmp_path / out), config, splits=["dev"]))
+    first, second, damaged = (report.progress.counts for report in reports if report.progress is not None)
+    assert reports[0].splits == reports[1].splits == reports[2].splits
+    assert first.cache_errors == second.cache_errors == 0 < damaged.cache_errors
     assert first.segmented > 0
     assert (second.segmented, second.cached) == (0, first.segmented + first.cached)
 
@@ -132,7 +180,7 @@ def test_actors_share_a_cache_with_earlier_ones(corpus: Path, tmp_path: Path, ra
 def test_an_interrupted_job_is_resumed(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         segment(str(corpus), str(tmp_path), LOCAL, progress=interrupt_after(5))
-    assert not [name for name in snapshot(tmp_path) if name.endswith((".tmp", "manifest.json"))]
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith((".tmp", "manifest.json"))]
     with pytest.raises(CorpusError, match=f"the folder {tmp_path} is the output of an unfinished job"):
         load_dataset(str(tmp_path))
     report = segment(str(corpus), str(tmp_path), LOCAL)
@@ -168,7 +216,7 @@ def test_input_that_is_not_a_corpus_is_refused(tmp_path: Path) -> None:
 
 
 def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, out, undamaged = tmp_path / "dev.parquet", tmp_path / "out", elements("dev")[:6]
+    path, out, undamaged = tmp_path / "dev.parquet", tmp_path / "out", load_dataset("elements").dev[:6]
     write_records(path, undamaged, "x", "dev")
     rows = pq.read_table(path).to_pylist()
     rows[1]["id"] = ""
@@ -230,13 +278,3 @@ def test_a_segmenter_that_always_fails_ends_the_job(
     with pytest.raises(JobError, match=r"failed on all 5\d texts of a batch; on the first: .*not concatenate"):
         segment(str(corpus), str(tmp_path), LOCAL, splits=["dev"])
     assert not (tmp_path / "manifest.json").exists()
-
-
-def test_a_damaged_cache_does_not_change_the_output(corpus: Path, tmp_path: Path) -> None:
-    config = clause_config(cache="on", cache_dir=str(tmp_path / "cache"))
-    undamaged = segment(str(corpus), str(tmp_path / "first"), config)
-    (file,) = (tmp_path / "cache").iterdir()  # no journal file
-    file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
-    report = segment(str(corpus), str(tmp_path / "second"), config)
-    assert report.splits == undamaged.splits
-    assert report.progress is not None and report.progress.counts.cache_errors > 0

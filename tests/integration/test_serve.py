@@ -1,7 +1,10 @@
-"""The endpoint on Ray Serve, over HTTP."""
+"""The endpoint on Ray Serve, over HTTP; the commands and the Python block of its README."""
 
+import io
 import json
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,8 +18,11 @@ from ray import serve
 from ray.exceptions import RayActorError
 
 from agggen.bundle import fingerprint, load_bundle
+from agggen.corpora.elements import elements_records
 from agggen.records import Record, Triple
 from agggen_platform.serving.deploy import Endpoint
+from tests.command import Run
+from tests.documents import REPO, blocks, commands_of
 from tests.processes import until
 from tests.serve_app import RECORDS, serving
 
@@ -117,3 +123,33 @@ def test_stalled_clients_do_not_delay_others_until_the_queue_is_full(served: End
         assert status() == 200
         until(lambda: connections.enter_context(stalled_request()) and status() == 429, "refusal")
     until(lambda: status() == 200, "free queue after the stalled clients disconnected")
+
+
+def test_the_requests_of_the_readme_are_answered(
+    served: Endpoint, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    records = [record.as_dict() for record in list(elements_records("dev"))[:3]]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    executed = []
+    for block in blocks(REPO / "serve/README.md"):
+        text = block.text.replace("http://127.0.0.1:8000", served.url)
+        if text == block.text:
+            continue
+        if block.language == "python":
+            exec(compile(text, str(block), "exec"), {"a_million_records": iter(records)})
+            executed.append("python")
+            continue
+        for words in commands_of(text):
+            if words[0] == "curl":
+                completed = subprocess.run([*words, "--fail-with-body"], capture_output=True, text=True, timeout=120)
+                assert completed.returncode == 0, f"{words}: {completed.stdout}{completed.stderr}"
+                assert '"status": "error"' not in completed.stdout.replace('":"', '": "'), completed.stdout
+                executed.append("curl")
+            if words[:2] == ["agggen", "ask"]:
+                monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(records[0]).encode())))
+                code, _, err = run(*words[1:])
+                assert code == 0, err
+                executed.append("ask")
+    assert executed == [*["curl"] * 5, "python", "ask", "ask"]

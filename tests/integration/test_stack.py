@@ -61,26 +61,21 @@ class StackCommand:
         """Waits until no process of the stack is alive; zombies do not count."""
         until(lambda: not any(map(is_alive, self.processes)), "end of all processes", 60)
 
-    def agggen(self, *words: object, folder: Path, expect: int = 0) -> str:
-        """Runs `agggen` in `folder` with the stack's environment; returns its output."""
+    def agggen(self, *words: object, folder: Path, expect: int = 0, **variables: str) -> tuple[str, str]:
+        """Runs `agggen` in `folder` with the stack's environment; returns stdout and stderr, without secrets."""
         command = [sys.executable, "-m", "agggen_platform.cli.main", *map(str, words)]
-        env = os.environ | PATHS | self.env
+        env = os.environ | PATHS | self.env | variables
         completed = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
         assert completed.returncode == expect, completed.stdout + completed.stderr
-        return completed.stdout + completed.stderr
+        assert not any(secret in completed.stdout + completed.stderr for secret in self.secrets.values())
+        return completed.stdout, completed.stderr
 
-    def mlflow(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """The JSON response of MLflow's REST API, which must succeed."""
-        account = (self.env["MLFLOW_TRACKING_USERNAME"], self.env["MLFLOW_TRACKING_PASSWORD"])
-        url = f"{self.env['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}"
-        answer = httpx.request(method, url, auth=account, timeout=60, **arguments)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+    def mlflow(self) -> Any:
+        """A client of MLflow with the stack's account."""
+        from mlflow import MlflowClient
 
-    def runs(self) -> dict[str, dict[str, Any]]:
-        experiment = self.mlflow("GET", "experiments/get-by-name", params={"experiment_name": "agggen"})["experiment"]
-        answer = self.mlflow("POST", "runs/search", json={"experiment_ids": [experiment["experiment_id"]]})
-        return {run["info"]["run_name"]: run for run in answer.get("runs", ())}
+        account = ":".join(self.env[f"MLFLOW_TRACKING_{name}"] for name in ("USERNAME", "PASSWORD"))
+        return MlflowClient(self.env["MLFLOW_TRACKING_URI"].replace("://", f"://{account}@"))
 
     def sql(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """The result of a query on MLflow's database in PostgreSQL."""
@@ -93,17 +88,12 @@ class StackCommand:
             return list(cursor.fetchall())
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """The keys of at most 1,000 objects in S3."""
         import boto3
 
-        client = boto3.client(
-            "s3",
-            endpoint_url=self.env["AWS_ENDPOINT_URL"],
-            aws_access_key_id=self.env["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=self.env["AWS_SECRET_ACCESS_KEY"],
-            region_name=self.env["AWS_DEFAULT_REGION"],
-        )
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return [item["Key"] for page in pages for item in page.get("Contents", ())]
+        key = {name: self.env[name.upper()] for name in ("aws_access_key_id", "aws_secret_access_key")}
+        client = boto3.client("s3", endpoint_url=self.env["AWS_ENDPOINT_URL"], region_name="us-east-1", **key)
+        return [item["Key"] for item in client.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", ())]
 
 
 @contextmanager
@@ -147,15 +137,14 @@ def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def champion(stack: StackCommand, work_folder: Path) -> dict[str, str]:
-    """Source and tags (by MLflow's REST API) of the promoted best model of a sweep."""
+    """Source and tags of the promoted best model of a sweep."""
     space = work_folder / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    output = stack.agggen("sweep", "elements", *TINY, STORE, "--space", space, "--name", "swept", folder=work_folder)
-    assert "alias candidate" in output
+    sweep = ("sweep", "elements", *TINY, STORE, "--space", space, "--name", "swept")
+    assert "alias candidate" in stack.agggen(*sweep, folder=work_folder)[1]
     stack.agggen("models", "promote", "agggen@candidate", folder=work_folder)
-    alias = {"name": "agggen", "alias": "champion"}
-    version = stack.mlflow("GET", "registered-models/alias", params=alias)["model_version"]
-    return {"source": version["source"]} | {tag["key"]: tag["value"] for tag in version["tags"]}
+    version = stack.mlflow().get_model_version_by_alias("agggen", "champion")
+    return {"source": version.source} | version.tags
 
 
 # --- access ----------------------------------------------------------------------------------------------------------
@@ -206,11 +195,13 @@ def test_a_second_stack_in_the_same_folder_is_refused(stack: StackCommand, tmp_p
 def test_a_sweep_stores_its_runs_in_postgresql_and_its_bundle_in_s3(
     stack: StackCommand, champion: dict[str, str], work_folder: Path
 ) -> None:
-    runs = stack.runs()
+    client = stack.mlflow()
+    found = client.search_runs([client.get_experiment_by_name("agggen").experiment_id])
+    runs = {run.info.run_name: run for run in found}
     assert sorted(runs) == ["swept", *TRIALS]
-    assert {run["info"]["status"] for run in runs.values()} == {"FINISHED"}
-    assert all("joint/dev_loss" in {metric["key"] for metric in runs[name]["data"]["metrics"]} for name in TRIALS)
-    trial = runs[TRIALS[0]]["info"]["run_id"]
+    assert {run.info.status for run in found} == {"FINISHED"}
+    assert all("joint/dev_loss" in runs[name].data.metrics for name in TRIALS)
+    trial = runs[TRIALS[0]].info.run_id
     counted = stack.sql("SELECT count(*) FROM metrics WHERE run_uuid = %s AND key = 'joint/dev_loss'", trial)
     assert counted[0][0] >= 1
     bucket, _, prefix = champion["source"].removeprefix("s3://").partition("/")
@@ -236,31 +227,25 @@ def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[st
 # --- doctor ----------------------------------------------------------------------------------------------------------
 
 
-def doctor(stack: StackCommand, folder: Path, **variables: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Runs `agggen doctor`, which must print no secret; returns exit code and findings by ``AREA SUBJECT``."""
+def doctor(stack: StackCommand, folder: Path, expect: int, **variables: str) -> dict[str, dict[str, Any]]:
+    """The findings of `agggen doctor` by ``AREA SUBJECT``."""
     areas = [word for area in ("ray", "mlflow", "storage") for word in ("--only", area)]
-    command = [sys.executable, "-m", "agggen_platform.cli.main", "doctor", "--json", *areas, STORE]
-    environment = os.environ | PATHS | stack.env | variables
-    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
-    assert not any(secret in completed.stdout + completed.stderr for secret in stack.secrets.values())
-    findings = json.loads(completed.stdout)["findings"]
-    return completed.returncode, {f"{finding['area']} {finding['subject']}": finding for finding in findings}
+    stdout, _ = stack.agggen("doctor", "--json", *areas, STORE, folder=folder, expect=expect, **variables)
+    return {f"{finding['area']} {finding['subject']}": finding for finding in json.loads(stdout)["findings"]}
 
 
 def test_doctor_finds_no_fault_and_leaves_no_files(stack: StackCommand, tmp_path: Path) -> None:
     before = stack.keys("agggen-models")
-    code, findings = doctor(stack, tmp_path)
+    findings = doctor(stack, tmp_path, 0)
     subjects = ("ray token", "ray cluster", "ray dashboard", "mlflow tracking", "mlflow registry", "storage objects")
     assert {name: findings[name]["level"] for name in subjects} == dict.fromkeys(subjects, "ok")
-    assert code == 0
     assert stack.keys("agggen-models") == before
     assert list(tmp_path.iterdir()) == []
 
 
 def test_doctor_names_wrong_secrets(stack: StackCommand, tmp_path: Path) -> None:
     wrong = {"MLFLOW_TRACKING_PASSWORD": "password1234", "AWS_SECRET_ACCESS_KEY": "password1234"}
-    code, findings = doctor(stack, tmp_path, RAY_AUTH_TOKEN="0" * 64, **wrong)
-    assert code == 11
+    findings = doctor(stack, tmp_path, 11, RAY_AUTH_TOKEN="0" * 64, **wrong)
     assert "RAY_AUTH_TOKEN_PATH" in findings["ray cluster"]["remedy"]
     assert "MLFLOW_TRACKING_PASSWORD" in findings["mlflow tracking"]["remedy"]
     assert "AWS_SECRET_ACCESS_KEY" in findings["storage put"]["remedy"]

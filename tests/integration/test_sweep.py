@@ -9,7 +9,6 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from optuna.trial import TrialState
 
-from agggen.errors import ConfigError
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.registry import resolve
 from agggen_platform.storage.claim import ClaimedError
@@ -141,9 +140,3 @@ def test_a_sweep_resumes_on_another_machine_after_an_error_of_the_driver(
     assert not (tmp_path / "c" / "s" / "tune").exists()
     repeated, _ = run(config, settings, tmp_path / "d")
     assert (repeated.trials_run, repeated.rows) == (0, report.rows)
-
-
-def test_a_sweep_through_ray_client_is_refused_before_it_begins(config: JobConfig, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot run through Ray Client \(ray://head:10001\).* ray job submit"):
-        run(replace(config, cluster=ClusterConfig(address="ray://head:10001")), SETTINGS, tmp_path)
-    assert not list(tmp_path.iterdir())

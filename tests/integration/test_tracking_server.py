@@ -15,7 +15,7 @@ import pytest
 
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.runs import find_runs
-from tests.command import command
+from tests.command import Run
 from tests.processes import Running, free_ports, until
 from tests.serve_app import RECORDS, serving
 
@@ -44,13 +44,12 @@ class Server:
         listen = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
         env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
         self.process = Running(["-m", "mlflow", "server", *store, *artifacts, *listen], self.folder, env)
-        self.process.wait_until(self._answers, "answer of the MLflow server")
+        self.process.wait_until(self._answers, "answer of the MLflow server", pause=0.2)
 
     def _answers(self) -> bool:
         try:
             return httpx.get(f"{self.uri}/health", timeout=1).is_success
         except httpx.TransportError:
-            time.sleep(0.2)
             return False
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -146,12 +145,10 @@ def test_a_killed_and_resumed_run_is_complete_in_mlflow(server: Server, tmp_path
     assert (after.status, after.unsent) == ("FINISHED", 0)
 
 
-def test_sync_sends_what_a_killed_server_missed(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sync_sends_what_a_killed_server_missed(server: Server, tmp_path: Path, run: Run) -> None:
     messages: list[str] = []
     begin = time.monotonic()
-    with Tracker(server.uri, run_name="outlived", runs_dir=tmp_path, report=messages.append, patience=1) as tracker:
+    with Tracker(server.uri, run_name="outlived", report=messages.append, patience=1) as tracker:
         log(tracker, range(50))
         until(lambda: tracker.run_id, "run in MLflow")
         server.process.kill()
@@ -162,20 +159,15 @@ def test_sync_sends_what_a_killed_server_missed(
     assert time.monotonic() - loop_end < 5
     assert "entries of run outlived are not in MLflow" in messages[-1]
 
-    def agggen(*words: str) -> tuple[object, str, str]:
-        return command(capsys)("runs", *words, "--runs", tmp_path)
-
-    (run,) = find_runs(tmp_path)
-    assert (run.status, run.unsent > 50) == ("FINISHED", True)
-    code, _, err = agggen("sync", "outlived", "--patience", "1")
-    assert code == 6
-    assert "outlived" in err
-
+    (outlived,) = find_runs(tmp_path / "runs")
+    assert (outlived.status, outlived.unsent > 50) == ("FINISHED", True)
+    code, _, err = run("runs", "sync", "outlived", "--patience", "1")
+    assert (code, "outlived" in err) == (6, True)
     server.start()
-    code, out, _ = agggen("sync")
-    assert (code, out.splitlines()[1]) == (0, f"outlived\t{run.unsent}")
+    code, out, _ = run("runs", "sync")
+    assert (code, out.splitlines()[1]) == (0, f"outlived\t{outlived.unsent}")
     assert curve(server.uri, tracker.run_id) == expected(150)
-    code, out, err = agggen("sync")
+    code, _, err = run("runs", "sync")
     assert (code, "has all entries" in err) == (0, True)
 
 

@@ -136,6 +136,7 @@ def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeyp
         (["elements", "--trials", "0"], "trials must be at least 1, not 0"),
         (["elements", "--name", "a/b"], "the run name 'a/b' must be"),
         (["elements", "corpus.name=elemental"], "elemental"),
+        (["elements", "cluster.address=ray://head:10001"], "cannot run through Ray Client (ray://head:10001)"),
     ],
 )
 def test_an_invalid_sweep_is_refused_before_it_begins(
