@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 from agggen.corpora.elements import elements_records
 from agggen.generation.generator import Generation
 from agggen.records import Record
-from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.job import BulkReport, generate
-from agggen_platform.bulk.model import Model, bulk_config
+from agggen_platform.bulk.model import BulkConfig, Model, bulk_config
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.sharded.driver import Progress
 from agggen_platform.storage.folder import Folder

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import ConfigError, CorpusError
-from agggen_platform.bulk.config import SETTINGS, BulkConfig, fingerprint, job_identity
 from agggen_platform.bulk.inputs import check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs
-from agggen_platform.bulk.model import Model
-from agggen_platform.bulk.output import INPUT, TEXTS, Output
-from agggen_platform.bulk.review import riskiest
+from agggen_platform.bulk.model import SETTINGS, BulkConfig, Model, fingerprint, job_identity
+from agggen_platform.bulk.output import INPUT, TEXTS, Output, riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.sharded import driver

@@ -15,7 +15,7 @@ from agggen.generation.generator import Generator
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen.verification.critic.critic import Critic
-from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.model import BulkConfig
 from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded.config import MIN_FAILURES_TO_STOP, JobError
 from agggen_platform.sharded.shards import Shard

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import torch
 
 from agggen.corpora.rejects import Reject
-from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.inputs import read_records
-from agggen_platform.bulk.model import load_critic, load_generator
+from agggen_platform.bulk.model import BulkConfig, load_critic, load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard

@@ -8,8 +8,7 @@ import pytest
 
 from agggen.generation.generator import Generation, Generator
 from agggen.records import Plan, Record
-from agggen_platform.bulk.config import BulkConfig
-from agggen_platform.bulk.model import Model, load_generator
+from agggen_platform.bulk.model import BulkConfig, Model, load_generator
 from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard

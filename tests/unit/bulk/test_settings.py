@@ -5,8 +5,7 @@ import pytest
 from agggen.bundle import SHIPPED
 from agggen.errors import ConfigError
 from agggen_platform.bulk import model as model_module
-from agggen_platform.bulk.config import fingerprint, job_identity
-from agggen_platform.bulk.model import Model, bulk_config, open_model
+from agggen_platform.bulk.model import Model, bulk_config, fingerprint, job_identity, open_model
 
 
 @pytest.mark.parametrize(
