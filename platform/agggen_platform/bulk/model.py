@@ -58,13 +58,7 @@ class Model:
 
 
 def open_model(address: str) -> Model:
-    """Resolves the address of a bundle (see `get_bundle`) and loads the bundle once, to verify it.
-
-    Raises:
-        BundleError: there is no bundle, or it was modified after it was saved.
-        RegistryError: the version or alias does not exist.
-        StorageError: the store refused access or did not answer.
-    """
+    """Resolves the address of a bundle and loads the bundle once, to verify it; errors: see `get_bundle`, `resolve`."""
     resolved = Folder(resolve(address) if is_model_address(address) else resolve_shipped(address)).address
     path = get_bundle(resolved)
     bundle = load_bundle(path)

@@ -41,7 +41,6 @@ class Output(JobFolder):
         return [*manifest["texts"], *manifest["rejects"]]
 
     def delete_input_copies(self) -> None:
-        """Deletes the copies of input files; called when the output is complete."""
         for name in self.folder.names(INPUT):
             self.folder.delete(name)
 

@@ -26,8 +26,6 @@ _ROW_GROUP = 4096  # texts per Parquet row group
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The parameters that the driver passes to each worker."""
-
     out: str
     job: str  # the job's fingerprint
     bundle: str  # the bundle's address

@@ -150,8 +150,6 @@ def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The parameters that the driver passes to each worker."""
-
     out: str
     job: str  # the job's fingerprint
     config: SegmentConfig  # with absolute paths

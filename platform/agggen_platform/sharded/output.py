@@ -43,7 +43,7 @@ class JobFolder(ABC):
         """The files listed in `manifest`, each with the keys ``name`` and ``bytes``."""
 
     def manifest(self) -> dict[str, Any] | None:
-        """This job's manifest; None if it does not exist, or a listed file is missing or incomplete."""
+        """This job's manifest; None if the output is not complete."""
         try:
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
         except ValueError:  # not written by agggen; `begin` will refuse the folder

@@ -11,7 +11,7 @@ import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
-_METADATA_PREFIX = b"agggen."
 _MAX_SHARDS_PER_GROUP = 256  # limited because each shard decodes its row group from the start
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorted at once
@@ -32,7 +31,7 @@ HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorte
 
 @dataclass(frozen=True, slots=True)
 class TextRange:
-    """The bytes [begin, end) of a text file, which are whole lines."""
+    """The bytes [begin, end) of a text file: whole lines."""
 
     begin: int
     end: int
@@ -109,8 +108,8 @@ def inspect_parquet(
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # Ray Data's column types raise ValueError, TypeError
         raise CorpusError(f"{address} is not a Parquet file ({error})") from error
-    prefixed = (key for key in raw_metadata if key.startswith(_METADATA_PREFIX))
-    metadata = {key.removeprefix(_METADATA_PREFIX).decode(): raw_metadata[key].decode() for key in prefixed}
+    prefixed = (key for key in raw_metadata if key.startswith(b"agggen."))
+    metadata = {key.removeprefix(b"agggen.").decode(): raw_metadata[key].decode() for key in prefixed}
     return ParquetInfo(group_sizes, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
@@ -223,12 +222,8 @@ def find_duplicate_rows(
 ) -> list[dict[int, str]]:
     """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
-    Reads only rows with a repeated id hash.
-
-    Args:
-        rows_of: (file number, row numbers) -> (row number, row) of these rows.
-        check: raises AggGenError for an invalid row.
-        location_of: (file number, row number, row) -> the location of the record, for messages.
+    `rows_of` (file number, row numbers) -> (row number, row) reads only rows with a repeated id hash. `check` raises
+    AggGenError for an invalid row. `location_of` (file number, row number, row) -> a record's location, for messages.
     """
     repeated = IdHashes.find_repeated(ids)
     first_by_id: dict[str, tuple[int, int, str]] = {}  # (file number, row number, location)
@@ -251,24 +246,24 @@ def hash_ids(folder: Folder, name: str, prefix: str | None = None) -> IdHashes:
     `prefix`: the generated id of a record without an id is `prefix` + row number, and the column's name may be id, ID,
     Id or iD. None: the column is ``id``, and records without an id are invalid.
     """
+
+    def id_of(cell: Any, row: int) -> str:
+        try:
+            return text_of(cell) or ("" if prefix is None else f"{prefix}{row}")
+        except RecordError:  # the worker will reject the row
+            return ""
+
     hashes = IdHashes()
     for first, batch in _batches(folder, name, ["id"] if prefix is None else ["id", "ID", "Id", "iD"]):
         cells = batch[0].to_pylist() if batch.num_columns else [None] * batch.num_rows
-        hashes.add(_id_of(cell, "" if prefix is None else f"{prefix}{row}") for row, cell in enumerate(cells, first))
+        hashes.add(map(id_of, cells, count(first)))
     return hashes
-
-
-def _id_of(cell: Any, default: str) -> str:
-    try:
-        return text_of(cell) or default
-    except RecordError:  # the worker will reject the row
-        return ""
 
 
 def rows_at(
     folder: Folder, name: str, columns: Sequence[str] | None, rows: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(row number, row) of the rows with these numbers, sorted, of a Parquet file; `columns` as in `read_rows`."""
+    """(row number, row) of these `rows` (sorted numbers) of a Parquet file; `columns` as in `read_rows`."""
     for first, batch in _batches(folder, name, columns) if len(rows) else ():
         rows_in_batch = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))]
         yield from zip(rows_in_batch.tolist(), batch.take(rows_in_batch - first).to_pylist(), strict=True)

@@ -32,10 +32,8 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import measure
 
 _log = logging.getLogger(__name__)
-ATTEMPTS = 3
-"""Maximum number of workers that may die while processing a shard."""
-WORK_FOLDER = ".work"
-"""The folder of marker files; kept after the job, so that a damaged part can be rewritten."""
+ATTEMPTS = 3  # maximum number of workers that may die while processing a shard
+WORK_FOLDER = ".work"  # of marker files; kept after the job, so that a damaged part can be rewritten
 _BEGUN, _DONE = "begun-", "done.json"
 
 
@@ -93,7 +91,7 @@ class FinishedShard(Generic[C]):
 
     @classmethod
     def from_json(cls, text: str, counts: type[C]) -> FinishedShard[C]:
-        """Parses the result of an actor; raises the actor's error as a JobError with its message and exit code."""
+        """Parses the result of an actor; raises its error as a JobError with the same message and exit code."""
         data = json.loads(text)
         if "error" in data:
             error = JobError(data["error"])
@@ -117,8 +115,7 @@ class Worker(ABC, Generic[C]):
     def __call__(self, batch: dict[str, Any]) -> pa.Table:
         """Processes a batch of Ray Data, which is one shard as JSON, and returns the result or the error as JSON.
 
-        An error is returned because Ray would lose its message if it were raised. Null rows pad the table to the
-        shard's size, so that Ray's dashboard shows the number of rows.
+        Ray would lose the message of a raised error. Null rows pad the table, so that Ray's dashboard counts rows.
         """
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
@@ -174,8 +171,8 @@ class Worker(ABC, Generic[C]):
         raise self.crash_error(shard)
 
     def crash_error(self, shard: Shard) -> JobError:
-        problem = f"{ATTEMPTS} workers died while processing {shard}"
-        return JobError(f"{problem}: {self.crash_causes}; finished shards are kept")
+        causes = f"{self.crash_causes}; finished shards are kept"
+        return JobError(f"{ATTEMPTS} workers died while processing {shard}: {causes}")
 
     def close(self) -> None:
         """Releases resources; not called in actors."""
@@ -195,9 +192,8 @@ class Worker(ABC, Generic[C]):
             result: FinishedShard[C] = FinishedShard.from_json(marker["done"], self.counts)
         except (ValueError, TypeError):  # an incomplete marker, or one of another version of agggen
             return None
-        if any(self.out.size(file.name) != file.bytes for file in result.files):
-            return None
-        return replace(result, reused=True)
+        is_complete = all(self.out.size(file.name) == file.bytes for file in result.files)
+        return replace(result, reused=True) if is_complete else None
 
     def _write_rejects(self, shard: Shard, rejects: Sequence[Reject]) -> PartFile:
         stem = shard.part.rpartition("/")[2].rpartition(".")[0]

@@ -18,11 +18,7 @@ _KINDS = ("choice", "uniform", "log_uniform", "int")
 
 
 def parse_space(settings: Mapping[str, Mapping[str, Sequence[Any]]]) -> Space:
-    """The distributions of `SweepConfig.space`.
-
-    Raises:
-        ConfigError: the space is empty, or the value of a key is not a valid ``{kind: [...]}``.
-    """
+    """The distributions of `SweepConfig.space`; raises ConfigError if it is empty or a value is invalid."""
     if not settings:
         raise ConfigError("space is empty: it needs entries such as model.width: {choice: [64, 128]}")
     space: Space = {}

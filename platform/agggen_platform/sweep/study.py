@@ -1,4 +1,4 @@
-"""The Optuna study of a sweep, in a journal: a file in the sweep's folder with one line per change.
+"""The Optuna study of a sweep, in a journal: a file in the sweep's folder with one line per change; the trials' table.
 
 Only the process with the folder's claim writes to the journal.
 
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from agggen.config import Scalar
@@ -34,9 +35,7 @@ _STATES = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "stopped", TrialS
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A trial to run."""
-
-    number: int
+    number: int  # of the trial to run
     params: dict[str, Scalar]
 
 
@@ -175,11 +174,20 @@ def reason_of(error: BaseException) -> str:
 def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.Study:
     """The study of the sweep `name` in its folder, which the caller has claimed; created if it does not exist.
 
-    Raises:
-        ConfigError: the existing study has another `identity` (all settings and data that affect the trials).
+    Raises ConfigError if the existing study has another `identity` (all settings and data that affect the trials).
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(storage=_journal(folder / JOURNAL), study_name=name, load_if_exists=True)
+    path = folder / JOURNAL
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Remove the lock and the incomplete line that a killed process may have left: Optuna would wait for the lock for
+    # 30 s, and append to the line.
+    path.with_name(path.name + ".lock").unlink(missing_ok=True)
+    if path.exists():
+        with path.open("rb+") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
     current = json.loads(json.dumps(identity))
     existing = study.user_attrs.get("identity")
     if existing is None:
@@ -192,20 +200,8 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
     return study
 
 
-def _journal(path: Path) -> optuna.storages.BaseStorage:
-    """Opens the journal at `path`; removes the lock and the incomplete line that a killed process may have left."""
-    from optuna.storages.journal import JournalFileBackend
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(path.name + ".lock").unlink(missing_ok=True)  # otherwise Optuna would wait for 30 s
-    if path.exists():
-        with path.open("rb+") as file:
-            content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)  # otherwise Optuna would append to the incomplete line
-    return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
-
-
 def columns(study: Study) -> list[str]:
+    """The columns of the table of trials."""
     return ["trial", "state", study.config.metric, "epochs", *study.space, "reason"]
 
 
@@ -218,17 +214,12 @@ def rows(study: Study) -> list[list[object]]:
     def sort_key(trial: FrozenTrial) -> tuple[int, float, int]:
         return list(_STATES).index(trial.state), value_of(trial) or 0.0, trial.number
 
-    return [
-        [
-            trial.number,
-            _STATES[trial.state],
-            _format_value(value_of(trial)),
-            max(trial.intermediate_values, default=0),
-            *(_format_value(trial.params.get(key)) for key in study.space),
-            trial.user_attrs.get("reason", ""),
-        ]
-        for trial in sorted(study.trials(), key=sort_key)
-    ]
+    result: list[list[object]] = []
+    for trial in sorted(study.trials(), key=sort_key):
+        values = [_format_value(value) for value in (value_of(trial), *map(trial.params.get, study.space))]
+        epochs, reason = max(trial.intermediate_values, default=0), trial.user_attrs.get("reason", "")
+        result.append([trial.number, _STATES[trial.state], values[0], epochs, *values[1:], reason])
+    return result
 
 
 def table(study: Study) -> str:
