@@ -47,9 +47,7 @@ class StartError(Exception):
 def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> tuple[list[str], dict[str, str]]:
     """The server's command and environment; raises StartError if a secret or setting is missing or invalid.
 
-    Args:
-        arguments: the options of ``mlflow server`` that the caller chose.
-        folder: an empty private folder, to which the files with secrets are written.
+    `folder`: an empty private folder, to which the files with secrets are written.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     if conflicts := [name for name in names if name in _FIXED_OPTIONS]:

@@ -40,10 +40,12 @@ class Environment:
     def python(self) -> Path:
         return self.folder / "bin" / "python"
 
-    @property
-    def command(self) -> list[str]:
-        """The command that starts a worker; ``-I`` ignores PYTHONPATH, which is set for agggen's Python."""
-        return [str(self.python), "-I", "-X", "utf8", str(WORKER), str(os.getpid())]
+    def start_worker(self, online: bool = False) -> JsonLinesProcess:
+        """Starts a worker; AllenNLP unpacks archives into a folder that is deleted at its end."""
+        scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
+        # -I ignores PYTHONPATH, which is set for agggen's Python.
+        command = [str(self.python), "-I", "-X", "utf8", str(WORKER), str(os.getpid())]
+        return JsonLinesProcess(command, worker_environment(scratch, online), scratch)
 
 
 def find_environment(path: Path | str | None = None) -> Environment:
@@ -66,7 +68,6 @@ def find_environment(path: Path | str | None = None) -> Environment:
 
 
 def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
-    """The worker's environment variables; AllenNLP unpacks archives into `scratch`."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -80,8 +81,7 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
 
 def worker_versions(environment: Environment) -> dict[str, str]:
     """Starts a worker; returns its versions of Python and of the imported packages. AllenNLPError: an import failed."""
-    scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
-    process = JsonLinesProcess(environment.command, worker_environment(scratch, online=False), scratch)
+    process = environment.start_worker()
     try:
         answer = process.request({"op": "start", "archive": None, "threads": 1}, _IMPORT_SECONDS)
     finally:

@@ -44,7 +44,8 @@ class JsonLinesProcess:
                 command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
             )
         except OSError as error:
-            _remove(scratch)
+            if scratch:
+                shutil.rmtree(scratch, ignore_errors=True)
             raise WorkerDied(f"cannot start {command[0]}: {error.strerror or error}") from error
         self._lines: deque[bytes] = deque(maxlen=_LINES)
         stderr = self._child.stderr
@@ -142,14 +143,10 @@ def _stop(child: subprocess.Popen[bytes], scratch: Path | None, grace: float) ->
     child.wait()
     if child.stdout:
         child.stdout.close()
-    _remove(scratch)
+    if scratch:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-
-
-def _remove(scratch: Path | None) -> None:
-    if scratch is not None:
-        shutil.rmtree(scratch, ignore_errors=True)

@@ -13,7 +13,7 @@ from agggen_platform.storage.claim import ClaimedError, claim, heartbeat
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from tests.pickling import pickle_copy
-from tests.unit.storage.conftest import files_of_at_most
+from tests.unit.storage.test_folder import files_of_at_most
 
 HEARTBEAT_SECONDS = 0.05
 

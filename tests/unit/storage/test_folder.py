@@ -2,6 +2,9 @@
 
 import errno
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,6 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
 from tests.pickling import pickle_copy
 from tests.s3_faults import FaultyS3
-from tests.unit.storage.conftest import files_of_at_most
 
 WRONG_NAMES = ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\\b", "..\\x", "a\0b"]
 
@@ -148,6 +150,17 @@ def test_a_write_through_a_link_that_leads_out_is_refused(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").symlink_to(tmp_path / "outside")  # the folder may be a link
     linked.write("z", b"")
     assert linked.names() == ["x", "z"]
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """During the block, files cannot grow beyond `size` bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("operation", ["write", "upload", "download", "new"])
