@@ -190,13 +190,18 @@ def segment(
         worker_config = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
         settings = WorkerSettings(output.folder.address, job, worker_config, fact_segmenter.fingerprint, corpora)
+
+        def check_inputs() -> None:
+            for source in sources:
+                check_unchanged(source.address, source.fingerprint, open_source(source.folder, source.name).fingerprint)
+
         results = driver.run_shards(
             shards,
             ShardWorker,
             settings,
             config,
             local_worker=partial(ShardWorker, settings, fact_segmenter) if config.actors == 0 else None,
-            check_inputs=partial(_check_unchanged, sources),
+            check_inputs=check_inputs,
             progress=progress,
             log=log,
         )
@@ -219,12 +224,6 @@ def segment(
             statistics = {"facts_per_text": results.counts.facts / max(1, texts), "texts": texts}
             log.log_metrics(results.metrics() | statistics, step=len(shards))
     return SegmentReport(splits=reports, progress=results.progress(), seconds=time.monotonic() - start)
-
-
-def _check_unchanged(sources: Sequence[Source]) -> None:
-    for source in sources:
-        current = open_source(source.folder, source.name).fingerprint
-        check_unchanged(source.address, source.fingerprint, current)
 
 
 def _report(source: Source, results: Sequence[FinishedShard[Counts]]) -> SplitReport:

@@ -152,7 +152,9 @@ class Worker(ABC, Generic[C]):
             counts, rows, rejects = write(shard, path)
             files = [PartFile(shard.part, rows, *measure(path))]
         if rejects:
-            files.append(self._write_rejects(shard, rejects))
+            name = f"rejects/{shard.part.rpartition('/')[2].rpartition('.')[0]}.jsonl"
+            with self.out.new(name) as path:
+                files.append(PartFile(name, write_rejects(path, rejects), *measure(path)))
         result = FinishedShard(shard.index, counts, tuple(files), False, retries, time.monotonic() - start)
         marker = json.dumps({"shard": _identity(shard), "done": result.as_json()})
         self.out.write(f"{marker_folder}/{_DONE}", marker.encode())
@@ -194,12 +196,6 @@ class Worker(ABC, Generic[C]):
             return None
         is_complete = all(self.out.size(file.name) == file.bytes for file in result.files)
         return replace(result, reused=True) if is_complete else None
-
-    def _write_rejects(self, shard: Shard, rejects: Sequence[Reject]) -> PartFile:
-        stem = shard.part.rpartition("/")[2].rpartition(".")[0]
-        name = f"rejects/{stem}.jsonl"
-        with self.out.new(name) as path:
-            return PartFile(name, write_rejects(path, rejects), *measure(path))
 
 
 @contextmanager

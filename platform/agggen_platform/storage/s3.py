@@ -103,12 +103,17 @@ class S3Store:
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
         """Sends ``If-Match`` or ``If-None-Match``; some stores reject or ignore these headers, for example rclone."""
+
+        def get(**arguments: Any) -> tuple[bytes, str]:
+            response = self._client.get_object(**arguments)
+            return response["Body"].read(), response["ETag"]
+
         key, is_conditional = self._key(name), True
         while True:
             current: bytes | None = None
             condition = {"IfNoneMatch": "*"}
             with suppress(FileNotFoundError):
-                current, etag = self._call("read", name, self._get, Key=key)
+                current, etag = self._call("read", name, get, Key=key)
                 condition = {"IfMatch": etag}
             if (new_content := change(current)) is None:
                 return current
@@ -123,11 +128,6 @@ class S3Store:
                 if code not in ("PreconditionFailed", "NotImplemented") or not is_conditional:
                     raise
                 is_conditional = code != "NotImplemented"
-
-    def _get(self, **arguments: Any) -> tuple[bytes, str]:
-        """The content and the ETag of an object."""
-        response = self._client.get_object(**arguments)
-        return response["Body"].read(), response["ETag"]
 
     def upload(self, name: str, path: Path) -> None:
         with as_storage_error("read", path):
@@ -195,8 +195,12 @@ class S3Store:
                 self._client.complete_multipart_upload(**arguments)
             except Exception as error:
                 # If the response to a successful attempt was lost, the upload is gone and the object has the token.
-                if code_of(error) != "NoSuchUpload" or not self._was_sent_with(name, token):
+                if code_of(error) != "NoSuchUpload":
                     raise
+                with suppress(FileNotFoundError):
+                    if self._head(name)["Metadata"].get(_TOKEN_KEY) == token:
+                        return
+                raise
 
         self._call("write", name, complete, MultipartUpload={"Parts": parts}, **upload)
 
@@ -206,12 +210,6 @@ class S3Store:
         except StorageError as error:
             if code_of(error.__cause__) != "NoSuchUpload":  # already aborted; the response was lost
                 raise
-
-    def _was_sent_with(self, name: str, token: str) -> bool:
-        try:
-            return self._head(name)["Metadata"].get(_TOKEN_KEY) == token
-        except FileNotFoundError:
-            return False
 
     def _head(self, name: str) -> dict[str, Any]:
         try:
