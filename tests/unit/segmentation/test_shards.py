@@ -89,41 +89,24 @@ def test_the_fingerprint_of_foreign_parquet_is_its_content(tmp_path: Path) -> No
     assert first == same != other
 
 
-SHARD = Shard(0, "", "in.parquet", "dev/0.parquet", (0,), 0, 10, 7, "in.parquet")
-
-
-def corpus_row(number: int, **changes: Any) -> dict[str, Any]:
-    triples = [{"subject": "Aromi", "predicate": name, "object": f" {name} {number} "} for name in ("food", "near by")]
-    texts = [f"Aromi has food {number}, and it lies near by {number}.", f"Café {number} 🎉 is a place."]
-    references: list[Any] = [{"text": text, "facts": None, "plan": None} for text in texts]
-    same = {"id": f" e2e-{number}\t", "corpus": "theirs", "split": "theirs", "category": None}
-    return same | {"triples": triples, "references": references} | changes
-
-
-def test_bad_rows_and_references_are_rejects() -> None:
-    rows = [
-        corpus_row(0),
-        corpus_row(1, id=""),
-        corpus_row(2, triples=[]),
-        corpus_row(3, category="Food", references=[]),
-        corpus_row(4, references=[{"text": " "}, None, {"text": "It is good.", "plan": '[food]   [ "near by" ]'}]),
-        corpus_row(5, references=[{"text": "It is good.", "plan": "[elsewhere]"}]),
-        corpus_row(6, references=[{"text": "It is good.", "plan": ""}]),
-    ]
-    segmenter = RowSegmenter(ClauseSegmenter(), SegmentConfig(), SHARD)
-    records = segmenter.records(rows, 10)
+def test_invalid_references_and_records_are_rejects() -> None:
+    triples = [{"subject": "Aromi", "predicate": name, "object": name} for name in ("food", "near by")]
+    plans = ['[food]   [ "near by" ]', "", "[elsewhere]"]
+    references = [*({"text": "It is good.", "plan": plan} for plan in plans), {"text": None}, None]
+    cells = {"triples": triples, "category": "Food"}
+    rows = [{"id": " a\t", "references": references} | cells, {"id": "b", "references": []} | cells]
+    rows.append({"id": "c", "references": references, "triples": []})
+    shard = Shard(0, "", "in.parquet", "dev/0.parquet", (0,), 0, 10, 3, "in.parquet")
+    segmenter = RowSegmenter(ClauseSegmenter(), SegmentConfig(), shard)
+    first, second = segmenter.records(rows, 10)
     assert [(reject.line, reject.reason) for reject in segmenter.rejects] == [
-        (11, "the record's id is empty"),
-        (12, "record 'e2e-2' has no triples; it needs at least one"),
-        (14, "reference 1: a reference text is empty"),
-        (14, "reference 2: the reference has no text"),
-        (15, "reference 1: record 'e2e-5': a reference names 'elsewhere', which is not one of its predicates"),
+        (10, "reference 3: record 'a': a reference names 'elsewhere', which is not one of its predicates"),
+        (10, "reference 4: the reference has no text"),
+        (10, "reference 5: the reference has no text"),
+        (12, "record 'c' has no triples; it needs at least one"),
     ]
-    assert segmenter.rejects[0] == Reject("in.parquet", 11, "", "the record's id is empty")
-    assert [record.id for record in records] == ["e2e-0", "e2e-3", "e2e-4", "e2e-5", "e2e-6"]
-    assert [record.category for record in records] == [None, "Food", None, None, None]
-    assert [len(record.references) for record in records] == [2, 0, 1, 0, 1]
-    assert str(records[2].references[0].plan) == '[food] ["near by"]'
+    assert segmenter.rejects[-1] == Reject("in.parquet", 12, "c", "record 'c' has no triples; it needs at least one")
+    assert [(record.id, record.category) for record in (first, second)] == [("a", "Food"), ("b", "Food")]
+    assert [str(reference.plan) for reference in first.references] == ['[food] ["near by"]', "None"]
     counts = segmenter.counts
-    assert (counts.records, counts.references, counts.rejects) == (5, 4, 5)
-    assert counts.facts == sum(len(reference.facts or ()) for record in records for reference in record.references)
+    assert (counts.records, counts.references, counts.rejects, counts.facts) == (2, 2, 4, 2)

@@ -126,10 +126,7 @@ def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeyp
     [
         (["elements", "--space", "predicate-size"], "no preset is called 'predicate-size'; did you mean"),
         (["element"], "did you mean elements?"),
-        (
-            ["elements", "model.predicate_dim=8"],
-            "'model.predicate_dim' is set by an override and searched by the space",
-        ),
+        (["elements", "model.predicate_dim=8"], "'model.predicate_dim' is set by an override and searched"),
         (["elements", "training.joint.epochs=0"], "no trial can report joint/dev_loss"),
         (["elements", "tracking.uri=http://127.0.0.1:9"], "set storage.url to s3://bucket/prefix, or do not register"),
         (["elements", "--runs", "s3://b/runs"], "s3://b/runs is not a folder of this machine"),
