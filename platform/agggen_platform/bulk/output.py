@@ -56,22 +56,20 @@ class Output(JobFolder):
         """Joins all texts into one file and all rejects into another, in input order."""
         manifest = self.manifest()
         assert manifest is not None, "only a complete output can be joined"
-        names = [file["name"] for file in manifest["texts"]]
+        line_files = {REJECTS: manifest["rejects"]}
         if manifest["config"]["format"] == "jsonl":
-            self._join_lines("texts.jsonl", names)
+            line_files["texts.jsonl"] = manifest["texts"]
         else:
             schema = text_schema("critic" in manifest)
             with self.folder.new("texts.parquet") as path, pq.ParquetWriter(path, schema, compression="zstd") as joined:
-                for name in names:
-                    with open_part(self.folder, name) as part:
+                for file in manifest["texts"]:
+                    with open_part(self.folder, file["name"]) as part:
                         for group in range(part.num_row_groups):
                             joined.write_table(part.read_row_group(group))
-        self._join_lines(REJECTS, [file["name"] for file in manifest["rejects"]])
-
-    def _join_lines(self, target: str, names: Sequence[str]) -> None:
-        with self.folder.new(target) as path, path.open("wb") as joined:
-            for name in names:
-                joined.writelines(self.folder.chunks(name))
+        for target, files in line_files.items():
+            with self.folder.new(target) as path, path.open("wb") as lines:
+                for file in files:
+                    lines.writelines(self.folder.chunks(file["name"]))
 
 
 def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str, count: int) -> list[CheckedText]:

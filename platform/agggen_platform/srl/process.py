@@ -115,9 +115,7 @@ class JsonLinesProcess:
             code = self._child.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return "closed its standard output"
-        if code >= 0:
-            return f"ended with exit status {code}"
-        return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit status {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
     def close(self, grace: float = 5.0) -> None:
         """Closes the child's standard input, which makes it end, and kills it after `grace` seconds."""
@@ -135,12 +133,11 @@ def _stop(child: subprocess.Popen[bytes], scratch: Path | None, grace: float) ->
     if child.stdin:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()
-    if grace:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=grace)
-    if child.poll() is None:
+    try:
+        child.wait(timeout=grace)
+    except subprocess.TimeoutExpired:
         _kill(child)
-    child.wait()
+        child.wait()
     if child.stdout:
         child.stdout.close()
     if scratch:
