@@ -10,7 +10,7 @@ from typing import Any
 from agggen.alignment import align
 from agggen.corpora.prepared import schema, write_records
 from agggen.corpora.rejects import Reject
-from agggen.errors import AggGenError
+from agggen.errors import AggGenError, RecordError
 from agggen.facts import FactSegmenter, segment_each
 from agggen.facts.config import segmenter
 from agggen.facts.sentences import sentence_starts
@@ -63,42 +63,39 @@ class RowSegmenter:
 
         Raises JobError if the segmenter failed on all texts, and these are at least `MIN_FAILURES_TO_STOP`.
         """
-        items = [self._record(row, number) for number, row in enumerate(rows, start=first)]
-        all_references = chain.from_iterable(item[1] for item in items if not isinstance(item, str))
+        parsed: list[tuple[int, str, Record, list[Reference | str]]] = []
+        for number, row in enumerate(rows, start=first):
+            try:
+                if (first_location := self.duplicates.get(number)) is not None:
+                    raise RecordError(f"the id {row['id']!r} occurs a second time, first in {first_location}")
+                record = record_without_references(row)
+            except AggGenError as error:
+                self._reject(number, row["id"], str(error))
+            else:
+                references = [_reference(record, reference) for reference in row.get("references") or ()]
+                parsed.append((number, row["id"], record, references))
+        all_references = chain.from_iterable(item[3] for item in parsed)
         texts = dict.fromkeys(reference.text for reference in all_references if isinstance(reference, Reference))
         facts, errors = self._facts(list(texts))
         records: list[Record] = []
-        for number, (row, item) in enumerate(zip(rows, items, strict=True), start=first):
-            if isinstance(item, str):
-                self._reject(number, row["id"], item)
-                continue
-            record, references = item
+        for number, name, record, references in parsed:
             segmented: list[Reference] = []
             for position, reference in enumerate(references, start=1):
-                error = reference if isinstance(reference, str) else errors.get(reference.text)
-                if error is None and isinstance(reference, Reference):
+                reason = reference if isinstance(reference, str) else errors.get(reference.text)
+                if reason is None and isinstance(reference, Reference):
                     segmented.append(replace(reference, facts=self._align(record, facts[reference.text])))
                 else:
-                    self._reject(number, row["id"], f"reference {position}: {error}")
+                    self._reject(number, name, f"reference {position}: {reason}")
             self.counts.records += 1
             self.counts.references += len(segmented)
             self.counts.facts += sum(len(reference.facts or ()) for reference in segmented)
             records.append(replace(record, references=tuple(segmented)))
+        self.rejects.sort(key=lambda reject: reject.line or 0)
         return records
 
     def _reject(self, row: int, name: str | None, reason: str) -> None:
         self.counts.rejects += 1
         self.rejects.append(Reject(self.address, row, name, reason))
-
-    def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        """The record and its references; an error message replaces an invalid record or reference."""
-        if (first_location := self.duplicates.get(number)) is not None:
-            return f"the id {row['id']!r} occurs a second time, first in {first_location}"
-        try:
-            record = record_without_references(row)
-        except AggGenError as error:
-            return str(error)
-        return record, [_reference(record, reference) for reference in row.get("references") or ()]
 
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
         """Text -> facts, and text -> error of failed texts. Batches texts of similar length."""
