@@ -18,8 +18,7 @@ from typing import Any
 from agggen.errors import AggGenError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Tokens, frame_of_tags
-from agggen_platform.srl.environment import Environment, find_environment
-from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerDied
+from agggen_platform.srl.environment import AllenNLPError, Environment, JsonLinesProcess, WorkerDied, find_environment
 from agggen_platform.srl.worker import hash_of
 
 VERSION = "1"

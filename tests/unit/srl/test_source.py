@@ -10,11 +10,11 @@ import pytest
 from agggen.errors import ConfigError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Phrase
-from agggen_platform.srl.process import AllenNLPError
+from agggen_platform.srl.environment import AllenNLPError
 from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
 from tests.unit.srl.fakes import Verbs, archive, fake_environment, install_packages, words
-from tests.unit.srl.test_process import is_gone
+from tests.unit.srl.test_environment import is_gone
 
 
 @pytest.fixture
