@@ -27,8 +27,17 @@ from agggen_platform.registry.registration import accepts_address
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
-from agggen_platform.sweep.space import as_overrides, check_space, extremes, maximum, parse_space, trial_config
+from agggen_platform.sweep.config import (
+    STAGES,
+    SweepConfig,
+    SweepError,
+    as_overrides,
+    check_space,
+    extremes,
+    maximum,
+    parse_space,
+    trial_config,
+)
 from agggen_platform.sweep.study import Epochs, Study, columns, description, open_study, rows, table
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.backup import log_backup

@@ -26,8 +26,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from agggen.config import Scalar
 from agggen.errors import AggGenError, ConfigError
-from agggen_platform.sweep.config import AshaConfig, SweepConfig
-from agggen_platform.sweep.space import Space, suggest
+from agggen_platform.sweep.config import AshaConfig, Space, SweepConfig, suggest
 
 JOURNAL = "study.journal"
 _STATES = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "stopped", TrialState.FAIL: "failed"}

@@ -34,8 +34,7 @@ from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError, nodes, workers_that_fit
 from agggen_platform.ray_private import keep_credentials_from_trials
 from agggen_platform.storage.claim import ClaimedError
-from agggen_platform.sweep.config import SweepError
-from agggen_platform.sweep.space import as_overrides, trial_config
+from agggen_platform.sweep.config import SweepError, as_overrides, trial_config
 from agggen_platform.sweep.study import Study, reason_of
 from agggen_platform.training.job import train_job
 

@@ -13,9 +13,8 @@ from agggen.training.data import StartBundle
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.registry import Registry, resolve
-from agggen_platform.sweep.config import MEASURES, SPACES, SweepConfig
+from agggen_platform.sweep.config import MEASURES, SPACES, SweepConfig, parse_space
 from agggen_platform.sweep.job import _identity
-from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.sweep.trials import trials_at_once
 from agggen_platform.training.job import train_job

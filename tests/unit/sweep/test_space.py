@@ -9,8 +9,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from agggen.config import load_config, preset_names
 from agggen.errors import ConfigError
 from agggen_platform.job_config import JobConfig
-from agggen_platform.sweep.config import SPACES, SweepConfig
-from agggen_platform.sweep.space import check_space, parse_space, trial_config
+from agggen_platform.sweep.config import SPACES, SweepConfig, check_space, parse_space, trial_config
 
 
 def elements(*overrides: str) -> JobConfig:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from agggen.errors import ConfigError
-from agggen_platform.sweep.config import AshaConfig, SweepConfig
-from agggen_platform.sweep.space import parse_space
+from agggen_platform.sweep.config import AshaConfig, SweepConfig, parse_space
 from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, is_rung, open_study, should_prune
 
 SPACE: dict[str, dict[str, list[Any]]] = {
