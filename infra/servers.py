@@ -25,10 +25,7 @@ DATABASES = ("mlflow", "mlflow_auth")
 def servers(
     folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[Server]:
-    """Yields the servers in start order; preparing a server needs the previous one to answer.
-
-    `environment`: the result of `client_environment`.
-    """
+    """Yields the servers in start order; each must answer before the next one is prepared."""
 
     def database(name: str) -> str:
         return f"postgresql+psycopg2://mlflow:{passwords['mlflow_database']}@{HOST}:{ports['postgres']}/{name}"
@@ -217,10 +214,7 @@ def _mlflow(port: int, environment: Mapping[str, str], server_environment: Mappi
 
 
 def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Server:
-    """A Ray head with token authentication, dashboard and jobs API; jobs inherit the stack's environment.
-
-    Ray's internal ports always listen on all interfaces; only the token protects them.
-    """
+    """A Ray head with dashboard and jobs API. Its internal ports listen on all interfaces; the token protects them."""
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [f"--port={ports['ray-cluster']}", f"--dashboard-host={HOST}", f"--dashboard-port={ports['ray']}"]
     command += [f"--ray-client-server-port={ports['ray-client']}", f"--object-store-memory={256 << 20}"]

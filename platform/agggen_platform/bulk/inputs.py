@@ -236,10 +236,7 @@ def _values(
 
 
 def prepare_inputs(inputs: list[InputFile], copies: Folder) -> list[InputFile]:
-    """The files that workers read: the input files, or copies in `copies` (reused) of files that workers cannot read.
-
-    Raises DamagedError if a file that is copied to Parquet changed since `find_inputs`.
-    """
+    """The files that workers read: the input files, or (reused) copies of those that workers cannot read."""
     files: list[InputFile] = []
     for number, file in enumerate(inputs):
         if file.index and file.folder.local is not None and copies.local is None:  # other machines cannot read the file

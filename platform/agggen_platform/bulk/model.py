@@ -88,10 +88,7 @@ def _check_fingerprint(kind: str, address: str, actual: str, expected: str) -> N
 
 
 def bulk_config(model: Model, overrides: Sequence[str] = ()) -> BulkConfig:
-    """A configuration whose defaults are the bundle's own inference settings.
-
-    Raises ConfigError if a key does not exist, a value is invalid, or the level exceeds the model's L.
-    """
+    """A configuration whose defaults are the bundle's own inference settings; raises ConfigError."""
     defaults = [f"inference.{setting}" for setting in overrides_of(model.inference)]
     config = load_config(BulkConfig, None, overrides, defaults=defaults)
     if (level := config.inference.level) > (maximum := model.largest_group):

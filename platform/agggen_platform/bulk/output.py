@@ -73,10 +73,7 @@ class Output(JobFolder):
 
 
 def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str, count: int) -> list[CheckedText]:
-    """The `count` texts with the highest ``risk``, highest first; ties in output order.
-
-    Reads the risks of all parts, but the texts only of parts that contain a chosen text.
-    """
+    """The `count` texts with the highest ``risk``, highest first; reads the texts only of parts that contain one."""
     manifest = output.manifest()
     assert manifest is not None, "only a complete output can be reviewed"
     chosen: list[tuple[float, _Key, str]] = []  # (negative risk, key, part)

@@ -138,10 +138,7 @@ class RowWriter:
         self._rejects: list[tuple[int, Reject]] = []
 
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
-        """The texts of rows as dictionaries with the keys of `text_schema`; `first`: the number of the first row.
-
-        Raises JobError if the generator failed on all rows, and these are at least `MIN_FAILURES_TO_STOP`.
-        """
+        """The texts of rows numbered from `first`, with the keys of `text_schema`; raises JobError if all fail."""
         tasks = [task for number, row in enumerate(rows, start=first) if (task := self._task(row, number))]
         self._generate(tasks)
         n_failed = sum(task.error is not None for task in tasks)

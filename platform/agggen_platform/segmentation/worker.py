@@ -59,10 +59,7 @@ class RowSegmenter:
         """Invalid rows, and references for which there are no facts; `Reject.line` is the row number."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
-        """The valid records of rows numbered from `first`; each has only the references with facts.
-
-        Raises JobError if the segmenter failed on all texts, and these are at least `MIN_FAILURES_TO_STOP`.
-        """
+        """The valid records of rows numbered from `first`, with facts; raises JobError if all texts fail."""
         parsed: list[tuple[int, str, Record, list[Reference | str]]] = []
         for number, row in enumerate(rows, start=first):
             try:

@@ -140,10 +140,7 @@ def _is_readable_as(actual: pa.DataType, expected: pa.DataType) -> bool:
 
 
 def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
-    """Divides a Parquet file into shards of about `rows_per_shard` rows, deterministically.
-
-    `file` has the fields that all shards have in common; `group_sizes`: number of rows of each row group.
-    """
+    """Divides a Parquet file into shards of about `rows_per_shard` rows; `file` has their common fields."""
     first, groups, rows = 0, list[int](), 0  # the next shard's first row, row groups and number of rows
     for group, size in enumerate(group_sizes):
         if rows and rows + size > rows_per_shard:
@@ -162,10 +159,7 @@ def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int)
 
 
 def with_indices(shards: Iterable[Shard], part: str, duplicates: Mapping[int, str], first_index: int) -> list[Shard]:
-    """Sets the index (from `first_index`), output file name and duplicates of each shard of a file.
-
-    `part`: the output file name of a shard, with ``{}`` in place of the shard's index.
-    """
+    """Sets each shard's index, duplicates, and output file name: `part`, with ``{}`` in place of the index."""
     rows, locations = sorted(duplicates), sorted(duplicates.items())
     return [
         replace(
@@ -291,10 +285,7 @@ def record_without_references(row: Mapping[str, Any]) -> Record:
 def read_rows(
     shard: Shard, batch_rows: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """(number of the first row, rows) of each batch of a shard.
-
-    `columns`: the columns to read; missing ones are ignored. None: all columns.
-    """
+    """(number of the first row, rows) of each batch of a shard; `columns` that are missing are ignored, None: all."""
     end = shard.skip + shard.rows
     for first, batch in _batches(Folder(shard.folder), shard.name, columns, batch_rows, list(shard.groups)):
         begin = max(first, shard.skip)

@@ -132,10 +132,7 @@ class Worker(ABC, Generic[C]):
         return pa.table({"result": pa.array([result, *[None] * (shard.rows - 1)], pa.string())})
 
     def run(self, shard: Shard) -> FinishedShard[C]:
-        """Processes a shard, unless an earlier run finished it without failed rows.
-
-        Raises AggGenError if the shard failed, or too many workers died while processing it.
-        """
+        """Processes a shard, unless an earlier run finished it without failed rows; raises AggGenError if it fails."""
         start = time.monotonic()
         marker_folder = _marker_folder(shard)
         may_have_markers = shard.attempts or self._was_restarted
@@ -211,10 +208,7 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
 
 
 def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
-    """Sets each shard's number of earlier attempts, which are counted from the marker files.
-
-    A shard that has only the marker of completion gets one attempt, so that a worker reads its markers.
-    """
+    """The shards with their numbers of attempts by marker files; a finished shard has one, so that markers are read."""
     markers = [name.rpartition("/") for name in out.names(WORK_FOLDER)]
     attempts = Counter(folder for folder, _, name in markers if name.startswith(_BEGUN))
     attempts |= Counter({folder: 1 for folder, _, name in markers if name == _DONE})

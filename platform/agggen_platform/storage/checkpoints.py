@@ -103,10 +103,7 @@ class CheckpointStore:
             temporary.unlink(missing_ok=True)
 
     def restore(self, stage: str, path: Path) -> SavedCheckpoint | None:
-        """Downloads the newest intact checkpoint to `path`; returns its entry, or None if the index is empty.
-
-        Raises DamagedError if all checkpoints in the index are damaged or missing.
-        """
+        """Downloads the newest intact checkpoint; None if there is none. Raises DamagedError if all are damaged."""
         while saved := self.latest(stage):
             try:
                 self.fetch(saved, path)

@@ -49,10 +49,7 @@ class Claim:
     """Empty; or one error, after a heartbeat found another job's token."""
 
     def __call__(self) -> None:
-        """Reads ``.claim``; raises ClaimedError if another job took the claim over.
-
-        After a StorageError (the store did not answer) the claim may still be held.
-        """
+        """Raises ClaimedError if another job took the claim over; after a StorageError it may still be held."""
         self.raise_if_lost()
         if not _has_token(self.folder.read(_CLAIM_FILE), self.token):
             raise _claimed_error(self.folder, _TAKEN_OVER)
@@ -103,10 +100,7 @@ def _flock(folder: Folder) -> Iterator[Claim]:
 
 @contextmanager
 def heartbeat(folder: Folder, interval: float, fast_folder: Folder | None = None) -> Iterator[Claim]:
-    """Like `claim`, with a heartbeat instead of a file lock.
-
-    `fast_folder`: the same folder with short timeouts, for requests that must end within about two intervals.
-    """
+    """`claim` with heartbeats; `fast_folder`: the same folder, with timeouts of about two intervals."""
     fast_folder = fast_folder or folder
     token = uuid.uuid4().hex
     new_claim = Claim(folder, token)

@@ -13,10 +13,7 @@ INCLUDED = "included"
 
 
 def resolve_critic(address: str) -> str:
-    """The absolute address of the critic's folder; ``included`` stays as it is.
-
-    Raises RegistryError if the version or alias does not exist, or there is no registry.
-    """
+    """The absolute address of the critic's folder; ``included`` stays as it is."""
     if address == INCLUDED:
         return address
     if address.startswith("models:/"):
@@ -27,10 +24,7 @@ def resolve_critic(address: str) -> str:
 
 
 def open_critic(address: str) -> tuple[Critic, str]:
-    """The critic at `address`, and the SHA-256 of its files.
-
-    Raises CriticError or BundleError if there is no critic, or it was modified after it was saved.
-    """
+    """The critic at `address`, and the SHA-256 of its files; raises CriticError or BundleError."""
     address = resolve_critic(address)
     if address == INCLUDED:
         return load_critic(SHIPPED), _fingerprint(SHIPPED)

@@ -94,10 +94,7 @@ class Folder:
         return self._store.version(_valid_name(name))
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
-        """The bytes [first, end) of a file in chunks; raises FileNotFoundError.
-
-        `version`: the expected `Folder.version`; if the file's version differs, DamagedError is raised.
-        """
+        """The bytes [first, end) of a file; raises DamagedError if `Folder.version` is not `version`."""
         return self._store.chunks(_valid_name(name), first, end, version)
 
     def read(self, name: str) -> bytes | None:

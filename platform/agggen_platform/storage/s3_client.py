@@ -33,10 +33,7 @@ class Policy:
 
 
 def connect(policy: Policy) -> Any:
-    """A client for the store of the ``AWS_`` environment variables; cached by environment and process.
-
-    Raises ConfigError if boto3 is not installed, or a variable is invalid.
-    """
+    """A client for the store of the ``AWS_`` variables, cached by environment and process; raises ConfigError."""
     environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     return _connect(policy, environment, os.getpid())
 

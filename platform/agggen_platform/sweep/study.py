@@ -171,10 +171,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.Study:
-    """The study of the sweep `name` in its folder, which the caller has claimed; created if it does not exist.
-
-    Raises ConfigError if the existing study has another `identity` (all settings and data that affect the trials).
-    """
+    """The study of a sweep in its claimed folder, or a new one; raises ConfigError if its `identity` is another."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = folder / JOURNAL
     path.parent.mkdir(parents=True, exist_ok=True)
