@@ -56,7 +56,7 @@ class JobFolder(ABC):
         return all(sizes.get(file["name"]) == file["bytes"] for file in self.files(manifest))
 
     def publish(self, manifest: dict[str, Any], folders: Sequence[str]) -> None:
-        """Deletes unlisted files in `folders`, then writes the manifest; raises DamagedError if a file is incomplete."""
+        """Deletes unlisted files in `folders`, then writes the manifest; raises DamagedError if one is incomplete."""
         listed_names = {file["name"] for file in self.files(manifest)}
         for name in self.folder.names():
             if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed_names:

@@ -252,7 +252,7 @@ def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None])
 
 
 def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: int = 0) -> int:
-    """The number of concurrent trials: `limit`, unless that is 0 or more than fit on nodes that do not autoscale."""
+    """The number of concurrent trials: `limit` if it is not 0, but without autoscaling at most as many as fit."""
     workers = max(1, config.workers)  # a trial without workers trains in its own process
     n_fitting = workers_that_fit(config.resources_per_worker, nodes) // workers
     if config.autoscaling:
