@@ -17,8 +17,7 @@ from agggen_platform.bulk.rows import text_schema
 from agggen_platform.sharded.driver import Progress
 from agggen_platform.storage.folder import Folder
 
-RECORDS = 44
-"""Number of records of the default input: six shards of at most eight records."""
+RECORDS = 44  # number of records of the default input: six shards of at most eight records
 
 
 def numbered_records(count: int, max_triples: int = 7) -> Iterator[Record]:

@@ -20,8 +20,7 @@ from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.folder import Folder
 
-SETTINGS = ("n_best", "complete", "unique", "format")
-"""The settings outside `inference` that affect the texts."""
+SETTINGS = ("n_best", "complete", "unique", "format")  # outside `inference`, settings that affect the texts
 FORMAT = 6  # part of the fingerprint; incremented when a code change alters the texts or files of the same job
 
 
@@ -29,18 +28,15 @@ FORMAT = 6  # part of the fingerprint; incremented when a code change alters the
 class BulkConfig(ShardedConfig):
     inference: InferenceConfig = field(kw_only=True)
     """Settings of the search; by default the bundle's (`model.bulk_config`)."""
-    n_best: int = 1
-    """The maximum number of texts per record, best first."""
+    n_best: int = 1  # the maximum number of texts per record, best first
     complete: bool = False
     """True: the model adds predicates that a record's plan omits. False: such records are rejected."""
     unique: bool = True
     """Reject records with the id of an earlier record. False: ids may repeat; the column ``row`` identifies records."""
-    format: Literal["parquet", "jsonl"] = "parquet"
-    """The format of the output files."""
+    format: Literal["parquet", "jsonl"] = "parquet"  # the format of the output files
     critic: str | None = None
     """The critic that computes ``risk`` and scores of texts: ``included``, a folder, s3://... or models:/NAME@ALIAS."""
-    gpus_per_actor: float = 0.0
-    """GPUs per actor; 0: one CPU and one thread."""
+    gpus_per_actor: float = 0.0  # GPUs per actor; 0: one CPU and one thread
 
     def __post_init__(self) -> None:
         super().__post_init__()

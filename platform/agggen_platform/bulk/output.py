@@ -23,8 +23,7 @@ from agggen_platform.storage.folder import Folder
 
 TEXTS = "texts"
 REPORT = "report.json"
-INPUT = f"{WORK_FOLDER}/input"
-"""The folder for copies of input files that workers cannot read."""
+INPUT = f"{WORK_FOLDER}/input"  # the folder for copies of input files that workers cannot read
 _JOINED_FILES = ("texts.parquet", "texts.jsonl", REJECTS)
 _SHARD_ROWS = 1024  # approximate number of input rows that are read to find one record
 _Key = tuple[int, int]  # (row of the record, rank of the text)

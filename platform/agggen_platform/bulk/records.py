@@ -67,8 +67,7 @@ class Stream(io.RawIOBase):
 class LineReader(io.BufferedReader):
     """A stream that counts the bytes and lines read by `readline`."""
 
-    offset, line = 0, 1
-    """The next line's byte offset, and its number from 1."""
+    offset, line = 0, 1  # the next line's byte offset, and its number from 1
 
     def readline(self, size: int | None = -1) -> bytes:
         content = super().readline(size)

@@ -18,8 +18,7 @@ class SegmentConfig(ShardedConfig):
     """Texts per call of the segmenter, which processes each distinct sentence once; larger is faster."""
     cache: Literal["auto", "on", "off"] = "auto"
     """Whether to cache facts; auto: only if the segmenter is not rule-based, as rules are as fast as the cache."""
-    cache_dir: str | None = None
-    """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
+    cache_dir: str | None = None  # on a local disk [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,8 +21,7 @@ from agggen.facts.frames import Frame, FrameSource, Tokens, frame_of_tags
 from agggen_platform.srl.environment import AllenNLPError, Environment, JsonLinesProcess, WorkerDied, find_environment
 from agggen_platform.srl.worker import hash_of
 
-VERSION = "1"
-"""Part of the fingerprint; incremented when a code change alters the model's inputs."""
+VERSION = "1"  # part of the fingerprint; incremented when a code change alters the model's inputs
 
 _Result = tuple[Frame, ...] | AllenNLPError
 

@@ -32,10 +32,8 @@ from importlib import import_module
 from typing import Any
 
 MODEL_TYPES = ("srl", "srl_bert")
-PIECES_AT_ONCE = 8192
-"""Maximum word pieces per batch of the model, including padding."""
-INSTANCES_AT_ONCE = 64
-"""Maximum instances, that is, (sentence, predicate) pairs, per batch of the model."""
+PIECES_AT_ONCE = 8192  # maximum word pieces per batch of the model, including padding
+INSTANCES_AT_ONCE = 64  # maximum instances, that is, (sentence, predicate) pairs, per batch of the model
 
 
 class UserError(Exception):

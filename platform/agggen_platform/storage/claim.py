@@ -27,8 +27,7 @@ from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
 _CLAIM_FILE = ".claim"
-HEARTBEAT_SECONDS = 3.0
-"""Seconds between two heartbeats; a lease expires after four intervals without a heartbeat."""
+HEARTBEAT_SECONDS = 3.0  # seconds between two heartbeats; a lease expires after four intervals without a heartbeat
 _ATTEMPTS = 5  # maximum attempts to write a new claim; each first checks that no other job holds it
 _TAKEN_OVER = "it took over the claim of this job"
 

@@ -8,8 +8,7 @@ from agggen.verification.critic.critic import SHIPPED, Critic, load_critic
 from agggen_platform.storage.bundles import MANIFEST, get_bundle
 from agggen_platform.storage.folder import Folder
 
-INCLUDED = "included"
-"""The address of the critic that ships with agggen."""
+INCLUDED = "included"  # the address of the critic that ships with agggen
 
 
 def resolve_critic(address: str) -> str:
