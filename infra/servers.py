@@ -25,10 +25,7 @@ DATABASES = ("mlflow", "mlflow_auth")
 def servers(
     folder: Path, ports: Mapping[str, int], passwords: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[Server]:
-    """Yields the servers in start order; preparing a server needs the previous one to answer.
-
-    `environment`: the result of `client_environment`.
-    """
+    """Yields the servers in start order; each must answer before the next one is prepared."""
 
     def database(name: str) -> str:
         return f"postgresql+psycopg2://mlflow:{passwords['mlflow_database']}@{HOST}:{ports['postgres']}/{name}"
@@ -112,23 +109,11 @@ def _postgres(folder: Path, port: int, password: str) -> Server:
         finally:
             password_file.unlink()
         os.rename(unfinished, data)
-    settings = {
-        "listen_addresses": HOST,
-        "port": str(port),
-        "unix_socket_directories": "",
-        "password_encryption": "scram-sha-256",
-        "shared_buffers": "64MB",
-        "max_connections": "60",
-    }
     command = [str(postgres_programs() / "postgres"), "-D", str(data)]
-    command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    return Server(
-        "postgres",
-        command,
-        lambda: _connect(port, password).close(),
-        user=user,
-        stop_signal=signal.SIGINT,  # disconnects clients; SIGTERM waits for them to disconnect
-    )
+    command += ["-c", f"listen_addresses={HOST}", "-c", f"port={port}", "-c", "unix_socket_directories="]
+    command += ["-c", "password_encryption=scram-sha-256", "-c", "shared_buffers=64MB", "-c", "max_connections=60"]
+    # SIGINT disconnects clients; SIGTERM would wait for them.
+    return Server("postgres", command, lambda: _connect(port, password).close(), user=user, stop_signal=signal.SIGINT)
 
 
 def _postgres_user() -> str | None:
@@ -136,9 +121,9 @@ def _postgres_user() -> str | None:
     if os.geteuid() != 0:
         return None
     names = {user.pw_name for user in pwd.getpwall()}
-    if not names & {"postgres", "nobody"}:
-        raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody")
-    return "postgres" if "postgres" in names else "nobody"
+    if user := next((name for name in ("postgres", "nobody") if name in names), None):
+        return user
+    raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody")
 
 
 def postgres_programs() -> Path:
@@ -155,9 +140,8 @@ def postgres_programs() -> Path:
 def _connect(port: int, password: str) -> Any:
     import psycopg2  # type: ignore[import-untyped]
 
-    connection = psycopg2.connect(
-        host=HOST, port=port, user="postgres", password=password, dbname="postgres", connect_timeout=5
-    )
+    login = {"user": "postgres", "password": password, "dbname": "postgres"}
+    connection = psycopg2.connect(host=HOST, port=port, connect_timeout=5, **login)
     connection.autocommit = True
     return connection
 
@@ -175,18 +159,13 @@ def _create_databases(port: int, passwords: Mapping[str, str]) -> None:
 
 def _s3(folder: Path, port: int, environment: Mapping[str, str]) -> Server:
     """``rclone serve s3``: objects are files. README.md lists the limits of version 1.75.2."""
-    program = rclone()
+    command = [rclone(), "serve", "s3", "--config", "", "--addr", f"{HOST}:{port}", "--no-cleanup"]
+    command += ["--vfs-cache-mode", "off", str(folder)]
     folder.mkdir(mode=0o700, exist_ok=True)
     for path in folder.rglob(".rclone_temp_*"):  # uploads that a killed server did not finish
         path.unlink()
-    command = [program, "serve", "s3", "--config", "", "--addr", f"{HOST}:{port}", "--no-cleanup"]
     keys = f'"{environment["AWS_ACCESS_KEY_ID"]},{environment["AWS_SECRET_ACCESS_KEY"]}"'
-    return Server(
-        "s3",
-        [*command, "--vfs-cache-mode", "off", str(folder)],
-        lambda: _s3_client(environment).list_buckets(),
-        {"RCLONE_AUTH_KEY": keys},
-    )
+    return Server("s3", command, lambda: _s3_client(environment).list_buckets(), {"RCLONE_AUTH_KEY": keys})
 
 
 def rclone() -> str:
@@ -229,30 +208,17 @@ def _mlflow(port: int, environment: Mapping[str, str], server_environment: Mappi
     host_names = ",".join(f"{name}{suffix}" for name in ("localhost", HOST) for suffix in ("", f":{port}"))
     url = f"http://{HOST}:{port}/api/2.0/mlflow/experiments/search?max_results=1"
     credentials = (environment["MLFLOW_TRACKING_USERNAME"], environment["MLFLOW_TRACKING_PASSWORD"])
-    return Server(
-        "mlflow",
-        [*command, "--allowed-hosts", host_names],
-        lambda: _check_http(url, auth=credentials),
-        server_environment,
-        patience=300.0,  # the first start creates two schemas
-    )
+    command += ["--allowed-hosts", host_names]
+    # The first start creates two schemas.
+    return Server("mlflow", command, lambda: _check_http(url, auth=credentials), server_environment, patience=300.0)
 
 
 def _ray_head(ports: Mapping[str, int], environment: Mapping[str, str]) -> Server:
-    """A Ray head with token authentication, dashboard and jobs API; jobs inherit the stack's environment.
-
-    Ray's internal ports always listen on all interfaces; only the token protects them.
-    """
-    options = {
-        "--port": ports["ray-cluster"],
-        "--dashboard-host": HOST,
-        "--dashboard-port": ports["ray"],
-        "--ray-client-server-port": ports["ray-client"],
-        "--dashboard-agent-listen-port": ports["ray-agent"],
-        "--object-store-memory": 256 << 20,  # small: jobs pass paths, not data
-    }
+    """A Ray head with dashboard and jobs API. Its internal ports listen on all interfaces; the token protects them."""
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
-    command += [str(word) for option in options.items() for word in option]
+    command += [f"--port={ports['ray-cluster']}", f"--dashboard-host={HOST}", f"--dashboard-port={ports['ray']}"]
+    command += [f"--ray-client-server-port={ports['ray-client']}", f"--object-store-memory={256 << 20}"]
+    command += [f"--dashboard-agent-listen-port={ports['ray-agent']}"]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     cluster_addresses = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")  # not for the head itself
     env = {name: value for name, value in environment.items() if name not in cluster_addresses} | {"PATH": path}

@@ -50,10 +50,7 @@ class Supervisor:
         self._running: list[tuple[Server, subprocess.Popen[bytes]]] = []
 
     def start(self, server: Server) -> None:
-        """Starts a server and returns when it answers.
-
-        Raises StackError if it does not answer in time, or if any server died; the caller must still call `stop`.
-        """
+        """Starts a server and returns when it answers; raises StackError if it does not, or if any server died."""
         started_at = time.monotonic()
 
         def end_with_parent() -> None:  # Linux sends the stop signal when this process dies for any reason

@@ -1,8 +1,4 @@
-"""Scores a bundle on a split and writes a report: ``agggen evaluate`` as a script for ``ray job submit``.
-
-    ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
-        python jobs/evaluate.py models:/agggen@candidate --corpus elements --split test
-"""
+"""Scores a bundle on a split and writes a report: ``agggen evaluate`` for ``ray job submit`` (README.md)."""
 
 import sys
 

@@ -1,8 +1,4 @@
-"""Writes texts for millions of records: ``agggen bulk`` as a script for ``ray job submit``.
-
-    ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
-        python jobs/generate.py models:/agggen@champion s3://corpora/catalogue.jsonl --out s3://texts/catalogue
-"""
+"""Writes texts for millions of records: ``agggen bulk`` for ``ray job submit`` (README.md)."""
 
 import sys
 

@@ -1,8 +1,4 @@
-"""Segments the reference texts of a corpus into facts: ``agggen segment`` as a script for ``ray job submit``.
-
-    ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
-        python jobs/segment.py s3://corpora/e2e --out s3://corpora/e2e-facts
-"""
+"""Segments the texts of a corpus into facts: ``agggen segment`` for ``ray job submit`` (README.md)."""
 
 import sys
 

@@ -1,8 +1,4 @@
-"""Searches the best settings: ``agggen sweep`` as a script for ``ray job submit``.
-
-    ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
-        python jobs/sweep.py webnlg --space predicate-sizes storage.url=s3://models/runs
-"""
+"""Searches the best settings: ``agggen sweep`` for ``ray job submit`` (README.md)."""
 
 import sys
 

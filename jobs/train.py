@@ -1,8 +1,4 @@
-"""Trains a model: ``agggen train`` as a script for ``ray job submit``.
-
-    ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
-        python jobs/train.py webnlg cluster.workers=4 storage.url=s3://models/runs
-"""
+"""Trains a model: ``agggen train`` for ``ray job submit`` (README.md)."""
 
 import sys
 

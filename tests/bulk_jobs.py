@@ -11,15 +11,13 @@ import pyarrow.parquet as pq
 from agggen.corpora.elements import elements_records
 from agggen.generation.generator import Generation
 from agggen.records import Record
-from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.job import BulkReport, generate
-from agggen_platform.bulk.model import Model, bulk_config
+from agggen_platform.bulk.model import BulkConfig, Model, bulk_config
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.sharded.driver import Progress
 from agggen_platform.storage.folder import Folder
 
-RECORDS = 44
-"""Number of records of the default input: six shards of at most eight records."""
+RECORDS = 44  # number of records of the default input: six shards of at most eight records
 
 
 def numbered_records(count: int, max_triples: int = 7) -> Iterator[Record]:

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from agggen.config import load_config, overrides_of, preset_names
 from agggen.generation.config import InferenceConfig
-from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.model import BulkConfig
 from agggen_platform.cli import main as command_line
 from agggen_platform.job_config import JobConfig
 from agggen_platform.segmentation.config import SegmentConfig

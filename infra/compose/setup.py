@@ -15,6 +15,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 USER = 10001
@@ -22,26 +23,23 @@ STATE = Path(__file__).with_name("state")
 FOLDERS = {"data": 0o755, "grafana": 0o700, "postgres": 0o700, "prometheus": 0o700, "runs": 0o700, "s3": 0o700}
 
 
-def _random_password() -> str:
-    return secrets.token_urlsafe(24)
-
-
 def _generators(read_secret: Callable[[str], str]) -> dict[str, Callable[[], str]]:
     """Maps each secret's file to a function that generates its content; `read_secret` reads another one."""
+    random_password = partial(secrets.token_urlsafe, 24)
     return {
         "ray_token": lambda: secrets.token_hex(32),
-        "postgres_password": _random_password,
-        "grafana_password": _random_password,
+        "postgres_password": random_password,
+        "grafana_password": random_password,
         "s3_access_key_id": lambda: f"AG{secrets.token_hex(9).upper()}",
-        "s3_secret_access_key": _random_password,
+        "s3_secret_access_key": random_password,
         "s3_credentials": lambda: (
             "[default]\n"
             f"aws_access_key_id = {read_secret('s3_access_key_id')}\n"
             f"aws_secret_access_key = {read_secret('s3_secret_access_key')}\n"
         ),
         "mlflow_username": lambda: "admin",
-        "mlflow_password": _random_password,
-        "mlflow_session_key": _random_password,
+        "mlflow_password": random_password,
+        "mlflow_session_key": random_password,
         "mlflow_credentials": lambda: (
             "[mlflow]\n"
             f"mlflow_tracking_username = {read_secret('mlflow_username')}\n"

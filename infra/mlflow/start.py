@@ -45,12 +45,7 @@ class StartError(Exception):
 
 
 def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The server's command and environment; raises StartError if a secret or setting is missing or invalid.
-
-    Args:
-        arguments: the options of ``mlflow server`` that the caller chose.
-        folder: an empty private folder, to which the files with secrets are written.
-    """
+    """The server's command and environment; writes files with secrets to the private `folder`. Raises StartError."""
     names = [argument.partition("=")[0] for argument in arguments]
     if conflicts := [name for name in names if name in _FIXED_OPTIONS]:
         raise StartError(f"{', '.join(conflicts)} is fixed here: accounts, one worker, proxied artifacts")

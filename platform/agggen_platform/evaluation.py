@@ -27,11 +27,9 @@ from agggen_platform.tracking.origin import command_line
 def catalogue_names(corpus: str, split: str) -> tuple[str, str]:
     """The catalogue's names of a corpus and split, read from the metadata if `corpus` is a prepared folder."""
     parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
-    prepared_file = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
-    if prepared_file.is_file():
-        metadata = describe(prepared_file)
-        return metadata["corpus"], metadata["split"]
-    return corpus, split
+    file = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
+    metadata = describe(file) if file.is_file() else {"corpus": corpus, "split": split}
+    return metadata["corpus"], metadata["split"]
 
 
 def task_of(
@@ -55,9 +53,7 @@ def task_of(
         bundle: the bundle's address; `path` is its folder on this machine.
         split: a name, or ``all`` for all records of a file; of it, the first `limit` (0: all) records with references.
         load_options: keyword arguments of `load_dataset`, such as the column names of a table.
-        overrides: overrides of the bundle's inference settings.
         protocol, metrics: see `TextMetrics`. [default: the protocol of published results on the corpus]
-        note: receives a message if records cannot be read.
 
     Raises ConfigError if a setting, protocol or metric does not exist or cannot be computed here.
     """
@@ -70,17 +66,17 @@ def task_of(
         raise CorpusError(f"{corpus} {split} has no reference texts to evaluate against")
     if rejects := list(chain(*data.rejects.values())):
         note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
-    catalogue_corpus, catalogue_split = catalogue_names(corpus, split)
+    corpus_name, split_name = catalogue_names(corpus, split)
     return Task(
         bundle=loaded_bundle,
         path=path,
         address=bundle,
-        corpus=catalogue_corpus,
-        split=catalogue_split,
+        corpus=corpus_name,
+        split=split_name,
         records=records[: limit or None],
         split_size=len(records),
         config=config,
-        metrics=TextMetrics(protocol or protocol_of(catalogue_corpus), metrics),
+        metrics=TextMetrics(protocol or protocol_of(corpus_name), metrics),
         command=command_line(),
         segmenter=loaded_bundle.fact_segmenter(run_archives),
         device=device,

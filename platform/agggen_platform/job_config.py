@@ -22,7 +22,7 @@ class ClusterConfig:
         check_minima(self, {"workers": 0}, "cluster.")
         if not 0 <= self.min_workers <= self.workers:
             raise ConfigError(f"cluster.min_workers must be from 0 to cluster.workers, not {self.min_workers}")
-        if self.cpus_per_worker < 0 or self.gpus_per_worker < 0 or not (self.cpus_per_worker or self.gpus_per_worker):
+        if min(self.cpus_per_worker, self.gpus_per_worker) < 0 or not self.resources_per_worker:
             raise ConfigError("cluster.cpus_per_worker and cluster.gpus_per_worker must be at least 0, and not both 0")
         if self.workers > 1 and self.gpus_per_worker % 1:
             raise ConfigError(

@@ -8,10 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Locks the file `path` (``flock``) during the block; yields False if another process has it and `wait` is False.
-
-    The kernel releases the lock when the process ends.
-    """
+    """Locks a file (``flock``) for the block; yields False if another process has it and `wait` is False."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:  # never deleted: otherwise two processes could lock two files of the same name
         try:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agggen.errors import AggGenError
 from agggen_platform.extras import require
@@ -43,10 +44,8 @@ def connected(
 ) -> Iterator[Cluster]:
     """Connects to Ray for the block; uses an existing connection and leaves it open.
 
-    Args:
-        address: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local`` to start a local one.
-        cpus, gpus: numbers of a local cluster; by default all of the machine.
-        dashboard: whether a local cluster has a dashboard. Without it, workers of a dead trial keep their CPUs.
+    `address`: a running cluster (``auto``, ``host:6379``, ``ray://host:10001``), or ``local``. A local cluster has all
+    CPUs and GPUs of the machine by default. Without its dashboard, workers of a dead trial keep their CPUs.
 
     Raises ClusterError if nothing answers at the address, or a local cluster does not start.
     """
@@ -60,20 +59,14 @@ def connected(
     if ray.is_initialized():
         yield _cluster(local=False)
         return
+    options: dict[str, Any] = {"address": address, "logging_level": logging.ERROR, "log_to_driver": False}
     try:
         if local:
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                num_gpus=gpus,
-                include_dashboard=dashboard,
-                object_store_memory=256 << 20,  # by default, a third of the machine's memory
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-            )
+            options |= {"address": "local", "num_cpus": cpus, "num_gpus": gpus, "include_dashboard": dashboard}
+            options["object_store_memory"] = 256 << 20  # by default, a third of the machine's memory
         else:
             check_reachable(address or os.environ["RAY_ADDRESS"])
-            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        ray.init(**options)
     except Exception as error:  # Ray raises a plain Exception if its processes start too slowly
         missing = f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
         problem = "a local Ray cluster does not start" if local else missing

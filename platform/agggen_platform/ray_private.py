@@ -1,6 +1,6 @@
 """All uses of Ray's undocumented interfaces, and why the public ones (Ray 2.60) do not suffice.
 
-Any Ray release may change them; `tests/unit/test_ray_private.py` imports each.
+Any Ray release may change them; `tests/unit/test_ray_cluster.py` imports each.
 """
 
 from typing import Any

@@ -19,11 +19,10 @@ def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
             if (content := folder.read(name)) is not None:
                 copy.write(name, content)
         parts = listed_parts(Path(scratch, MANIFEST))
-        files = {split: [part["name"] for part in split_parts] for split, split_parts in parts.items()} or {
-            name.removesuffix(".parquet"): [name]
-            for name in folder.names()
-            if "/" not in name and name.endswith(".parquet")
-        }
+        files = {split: [part["name"] for part in split_parts] for split, split_parts in parts.items()}
+        if not files:
+            names = [name for name in folder.names() if "/" not in name and name.endswith(".parquet")]
+            files = {name.removesuffix(".parquet"): [name] for name in names}
         if files and (missing := [split for split in splits or () if split not in files]):
             raise CorpusError(f"{folder} has no split {missing[0]!r}; it has {', '.join(files)}")
         for split in splits or files:

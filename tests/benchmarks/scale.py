@@ -24,9 +24,8 @@ from measuring import print_result
 from agggen.corpora.rejects import Reject
 from agggen.generation.config import InferenceConfig
 from agggen_platform.bulk import job
-from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.inputs import read_records
-from agggen_platform.bulk.model import Model
+from agggen_platform.bulk.model import BulkConfig, Model
 from agggen_platform.bulk.rows import Counts, text_schema
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.ray_cluster import connected

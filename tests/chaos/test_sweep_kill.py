@@ -19,8 +19,7 @@ from agggen.config import resolved
 from agggen.errors import StoppedError
 from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
-from agggen_platform.sweep.config import AshaConfig, SweepConfig
-from agggen_platform.sweep.space import parse_space
+from agggen_platform.sweep.config import AshaConfig, SweepConfig, parse_space
 from agggen_platform.sweep.study import JOURNAL, Epochs, Study, open_study
 from agggen_platform.sweep.trials import TrialJob
 from agggen_platform.tracking.journal import entries

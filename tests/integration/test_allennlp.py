@@ -25,8 +25,7 @@ from agggen.run import RunConfig, prepare
 from agggen_platform.cli.main import main
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
-from agggen_platform.srl.environment import Environment, find_environment, worker_environment
-from agggen_platform.srl.process import AllenNLPError
+from agggen_platform.srl.environment import AllenNLPError, Environment, find_environment, worker_environment
 from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
 from tests.integration.allennlp_archives import SENTENCES

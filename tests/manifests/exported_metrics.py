@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agggen_platform.bulk import rows as bulk
 from agggen_platform.metrics import METRICS
-from agggen_platform.segmentation import rows as segmentation
+from agggen_platform.segmentation import worker as segmentation
 
 RECORDED = Path(__file__).with_name("ray_metrics.json")
 VALUED = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")

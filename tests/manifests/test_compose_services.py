@@ -35,13 +35,6 @@ def client(port: int, secret: str = SECRET) -> Any:
     )
 
 
-def check_empty_buckets(store: Any) -> None:
-    assert {bucket["Name"] for bucket in store.list_buckets()["Buckets"]} == BUCKETS
-    for name in BUCKETS:  # rclone fails here before the first multipart upload
-        assert "Uploads" not in store.list_multipart_uploads(Bucket=name)
-        assert "Contents" not in store.list_objects_v2(Bucket=name)
-
-
 def test_the_s3_server_keeps_objects_over_a_restart_and_shows_no_secret(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     if not shutil.which("rclone", path=path):
@@ -59,7 +52,10 @@ def test_the_s3_server_keeps_objects_over_a_restart_and_shows_no_secret(tmp_path
     with Running(command, tmp_path, env) as server:
         server.wait_until(ready.exists, "start")
         store = client(port)
-        check_empty_buckets(store)
+        assert {bucket["Name"] for bucket in store.list_buckets()["Buckets"]} == BUCKETS
+        for name in BUCKETS:  # rclone fails here before the first multipart upload
+            assert "Uploads" not in store.list_multipart_uploads(Bucket=name)
+            assert "Contents" not in store.list_objects_v2(Bucket=name)
         assert not leftover.exists()
         store.put_object(Bucket="agggen-models", Key="a/b", Body=b"kept")
         with pytest.raises(ClientError, match=r"SignatureDoesNotMatch|403"):
@@ -104,11 +100,8 @@ def test_the_gate_refuses_foreign_host_headers(tmp_path: Path) -> None:
         for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
             config = config.replace(name, address.removeprefix("http://"))
         (tmp_path / "gate.cfg").write_text(config)
-        command, env = (
-            ["-c", EXEC, str(folder / "haproxy"), "-db", "-f", "gate.cfg"],
-            {"LD_LIBRARY_PATH": f"{folder}/lib"},
-        )
-        with Running(command, tmp_path, env) as running:
+        command = ["-c", EXEC, str(folder / "haproxy"), "-db", "-f", "gate.cfg"]
+        with Running(command, tmp_path, {"LD_LIBRARY_PATH": f"{folder}/lib"}) as running:
             running.wait_until(is_ready, "start")
             for host in ("localhost", f"localhost:{gate}", "127.0.0.1:8265", "LOCALHOST:1", "[::1]:5000"):
                 assert (get(host).status_code, get(host).text) == (200, host)

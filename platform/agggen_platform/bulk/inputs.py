@@ -95,8 +95,7 @@ class InputFile:
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
     """The input file at `address`, or all input files of a folder, ordered by name.
 
-    `shard_rows`: the minimum number of rows per shard; 0: the smallest value that `ShardedConfig` may choose.
-    `unique`: whether to hash the ids, to find duplicates.
+    `shard_rows`: the minimum number of rows per shard, or 0. `unique`: whether to hash the ids, to find duplicates.
     """
     if _kind(address) in KINDS:
         folder, name = file_at(address)
@@ -204,7 +203,7 @@ def _csv_layout(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
 
 
 def _has_one_triple_per_row(columns: Iterable[str]) -> bool:
-    """Whether a table has one triple per row, that is, two or more of `TRIPLE_COLUMNS`; a reader needs all of them."""
+    """Whether a table has two or more of `TRIPLE_COLUMNS`; a reader needs all of them."""
     return len({name.lower() for name in columns} & set(TRIPLE_COLUMNS)) > 1
 
 
@@ -235,10 +234,7 @@ def _values(
 
 
 def prepare_inputs(inputs: list[InputFile], copies: Folder) -> list[InputFile]:
-    """The files that workers read: the input files, or copies in `copies` of files that workers cannot read.
-
-    Reuses complete copies. Raises DamagedError if a file that is copied to Parquet changed since `find_inputs`.
-    """
+    """The files that workers read: the input files, or (reused) copies of those that workers cannot read."""
     files: list[InputFile] = []
     for number, file in enumerate(inputs):
         if file.index and file.folder.local is not None and copies.local is None:  # other machines cannot read the file
@@ -256,7 +252,6 @@ def prepare_inputs(inputs: list[InputFile], copies: Folder) -> list[InputFile]:
 
 
 def check_inputs_unchanged(inputs: list[InputFile]) -> None:
-    """Raises JobError if a file was modified or deleted since `find_inputs`."""
     for file in inputs:
         try:
             version = file.folder.version(file.name)
@@ -320,10 +315,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
 
 
 def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """(number of the first row, rows) of each batch of a shard; `read_record` parses a row.
-
-    Raises DamagedError if a text file was replaced after the shard was planned.
-    """
+    """(number of the first row, rows) of each batch; raises DamagedError if a text file was replaced since planning."""
     if (text := shard.text) is None:
         for first, batch in read_rows(shard, batch_rows, _columns(shard.address, shard.prefix is not None)):
             yield first, batch if shard.prefix is None else list(object_rows(enumerate(batch, first), shard.prefix))
@@ -340,7 +332,6 @@ def read_records(shard: Shard, batch_rows: int) -> Iterator[tuple[int, list[dict
 
 
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
-    """The columns to read from the Parquet file at `address` or from the copy of a CSV; None: all columns."""
     # The column `error` is only read from copies, because in a user's Parquet file it may have another meaning.
     return None if wide else USER_COLUMNS if _kind(address) == "parquet" else record_schema().names
 

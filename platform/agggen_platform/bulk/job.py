@@ -5,22 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import ConfigError, CorpusError
-from agggen_platform.bulk.config import SETTINGS, BulkConfig, fingerprint, job_identity
 from agggen_platform.bulk.inputs import check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs
-from agggen_platform.bulk.model import Model
-from agggen_platform.bulk.output import INPUT, TEXTS, Output
-from agggen_platform.bulk.review import riskiest
+from agggen_platform.bulk.model import SETTINGS, BulkConfig, Model, fingerprint, job_identity
+from agggen_platform.bulk.output import INPUT, TEXTS, Output, riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.driver import ShardResults
 from agggen_platform.storage.critics import open_critic, resolve_critic
 from agggen_platform.storage.folder import Folder
 
@@ -56,26 +53,21 @@ def generate(
     Args:
         source: a file of records (.parquet, .jsonl, .csv) or a folder of such files, local or on S3, like `out`.
         fresh: first delete the output of any bulk generation job in `out`.
-        tracker: creates the run log from the run's name; only called for an unfinished job.
-        progress: called after every shard.
+        tracker: creates the run log of an unfinished job from its name.
         single_file: also join the parts into ``out/texts.parquet`` (or .jsonl), for small jobs.
         endpoint: the URL of an endpoint that serves the bundle; it generates the texts, with the same result.
-        review: number of riskiest texts in the report; needs `config.critic`.
+        review: number of riskiest texts in the report; needs `config.critic`, else ConfigError.
 
-    Raises:
-        ConfigError: `review` is set, but no critic.
-        CorpusError: the input is missing or cannot be read, or `out` contains other files.
-        ClaimedError: another job is writing to `out`.
-        JobError: the input changed while it was read, too many records were rejected, the generator failed on every
-            record, or workers died repeatedly. The next run reuses the finished shards.
+    Raises CorpusError if the input cannot be read, or `out` contains other files; ClaimedError if another job is
+    writing to `out`; JobError if the input changed, too many records were rejected, the generator failed on every
+    record, or workers died repeatedly. The next run reuses the finished shards.
     """
     if review and config.critic is None:
         raise ConfigError("a review needs the scores of a critic: set critic=included")
     critic = None
     if config.critic is not None:
         critic_address = resolve_critic(config.critic)
-        _, critic_fingerprint = open_critic(critic_address)
-        critic = critic_address, critic_fingerprint
+        critic = critic_address, open_critic(critic_address)[1]
     inputs = find_inputs(source, config.shard_rows, config.unique)
     names_and_fingerprints = [(file.name, file.fingerprint) for file in inputs]
     identity = job_identity(config, model.fingerprint, names_and_fingerprints, critic and critic[1])
@@ -127,44 +119,29 @@ def generate(
             progress=progress,
             log=log,
         )
-        final_progress, seconds = results.progress(), time.monotonic() - start
-        report = BulkReport(
-            job=output.job, summary=results.counts, progress=final_progress, retries=results.retries, seconds=seconds
-        )
-        settings_of_texts = {
-            name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)
-        }
-        members = {"summary": results.counts.as_dict(), "config": settings_of_texts, **provenance}
+        counts, retries, last = results.counts, results.retries, results.progress()
+        seconds = time.monotonic() - start
+        text_settings = {name: value for name, value in resolved(config).items() if name in ("inference", *SETTINGS)}
+        members = {"summary": counts.as_dict(), "config": text_settings, **provenance}
         if critic:
             members["critic"] = critic[1]
         check_claim()
         part_files = [file for shard in shards for file in results.finished[shard.index].files]
-        output.finish(part_files, members, _report_content(report, final_progress))
+        speeds = last.counts.speeds(last.seconds)
+        content = {
+            "job": output.job,
+            **counts.as_dict(),
+            **counts.means(),
+            "shards": {"total": last.total, "reused": last.reused, "redone": retries},
+            "run": {"records": last.counts.records, "seconds": seconds, **speeds},
+        }
+        output.finish(part_files, members, content)
         if single_file:
             output.join()
         if log:
-            log.log_metrics(results.metrics() | _metrics(report, results), step=len(shards))
-        return replace(report, review=texts_to_review())
-
-
-def _report_content(report: BulkReport, progress: Progress) -> dict[str, Any]:
-    """The content of ``report.json``."""
-    speeds = progress.counts.speeds(progress.seconds)
-    return {
-        "job": report.job,
-        **report.summary.as_dict(),
-        **report.summary.means(),
-        "shards": {"total": progress.total, "reused": progress.reused, "redone": report.retries},
-        "run": {"records": progress.counts.records, "seconds": report.seconds, **speeds},
-    }
-
-
-def _metrics(report: BulkReport, results: ShardResults[Counts]) -> dict[str, float]:
-    """Metrics of the finished job for the run log, in addition to `ShardResults.metrics`."""
-    return {
-        **report.summary.means(),
-        "redone_shards": report.retries,
-        "seconds": report.seconds,
-        "worker_seconds": sum(result.seconds for result in results.finished.values()),
-        **{f"plan_length/{length}": float(count) for length, count in report.summary.plan_lengths.items()},
-    }
+            metrics = results.metrics() | counts.means() | {"redone_shards": retries, "seconds": seconds}
+            metrics["worker_seconds"] = sum(result.seconds for result in results.finished.values())
+            metrics |= {f"plan_length/{length}": float(count) for length, count in counts.plan_lengths.items()}
+            log.log_metrics(metrics, step=len(shards))
+        texts = texts_to_review()
+    return BulkReport(job=output.job, summary=counts, progress=last, retries=retries, seconds=seconds, review=texts)

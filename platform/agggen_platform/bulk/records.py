@@ -67,8 +67,7 @@ class Stream(io.RawIOBase):
 class LineReader(io.BufferedReader):
     """A stream that counts the bytes and lines read by `readline`."""
 
-    offset, line = 0, 1
-    """The next line's byte offset, and its number from 1."""
+    offset, line = 0, 1  # the next line's byte offset, and its number from 1
 
     def readline(self, size: int | None = -1) -> bytes:
         content = super().readline(size)
@@ -88,10 +87,7 @@ def _invalid_row(line: int | None, identifier: str | None, reason: str) -> dict[
 
 
 def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Iterator[dict[str, Any]]:
-    """One row of `record_schema` per JSON object or per row of a table with a column for each predicate.
-
-    A record without an id gets the id `prefix` + line number.
-    """
+    """One row of `record_schema` per JSON object or row of a wide table; the default id is `prefix` + line number."""
     for item in items:
         if isinstance(item, Reject):
             yield _invalid_row(item.line, item.id, item.reason)
@@ -152,10 +148,7 @@ def _row_of_triples(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def grouped_by_record(items: Iterator[Row | Reject], rejected_ids: set[str | None]) -> Iterator[Row | Reject]:
-    """Yields the rejects, then all rows grouped by record, in the order of the records' first rows. Sorts on disk.
-
-    Adds the ids of the rejects to `rejected_ids`.
-    """
+    """The rejects, whose ids it adds to `rejected_ids`, then all rows grouped by record, in the order of first rows."""
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as table:
         table.execute("PRAGMA journal_mode=OFF")  # a temporary file needs no crash recovery
         table.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from agggen.checks import RISK_THRESHOLD, check_all
 from agggen.corpora.rejects import Reject
-from agggen.errors import AggGenError
+from agggen.errors import AggGenError, RecordError
 from agggen.generation.generator import Generator
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen.verification.critic.critic import Critic
-from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.model import BulkConfig
 from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded.config import MIN_FAILURES_TO_STOP, JobError
 from agggen_platform.sharded.shards import Shard
@@ -115,8 +115,6 @@ class Counts(Tally):
 
 @dataclass(slots=True)
 class _Task:
-    """A row to generate texts for, with the results."""
-
     number: int  # the row's number
     row: Mapping[str, Any]
     record: Record
@@ -140,10 +138,7 @@ class RowWriter:
         self._rejects: list[tuple[int, Reject]] = []
 
     def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
-        """The texts of rows as dictionaries with the keys of `text_schema`; `first`: the number of the first row.
-
-        Raises JobError if the generator failed on all rows, and these are at least `MIN_FAILURES_TO_STOP`.
-        """
+        """The texts of rows numbered from `first`, with the keys of `text_schema`; raises JobError if all fail."""
         tasks = [task for number, row in enumerate(rows, start=first) if (task := self._task(row, number))]
         self._generate(tasks)
         n_failed = sum(task.error is not None for task in tasks)
@@ -158,7 +153,7 @@ class RowWriter:
                 yield from self._text_rows(task)
 
     def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> Iterator[dict[str, Any]]:
-        """Rejects all rows and counts them as failed; returns an empty iterator."""
+        """Rejects all rows and counts them as failed; no texts."""
         for number, row in enumerate(rows, start=first):
             self._reject(row, number, reason)
         self.counts.failed += len(rows)
@@ -171,10 +166,10 @@ class RowWriter:
 
     def _task(self, row: Mapping[str, Any], number: int) -> _Task | None:
         """The task of a row; None if the row is rejected."""
-        if (first_location := self.duplicates.get(number)) is not None:
-            self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {first_location}")
-            return None
         try:
+            if (first_location := self.duplicates.get(number)) is not None:
+                identifier = row["id"].strip()
+                raise RecordError(f"the id {identifier!r} occurs a second time, first in {first_location}")
             record, plan = read_record(row)
             self.generator.planner.check(record, plan, self.config.complete, self.config.inference)
         except AggGenError as error:

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import torch
 
 from agggen.corpora.rejects import Reject
-from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.inputs import read_records
-from agggen_platform.bulk.model import load_critic, load_generator
+from agggen_platform.bulk.model import BulkConfig, load_critic, load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
@@ -27,8 +26,6 @@ _ROW_GROUP = 4096  # texts per Parquet row group
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The parameters that the driver passes to each worker."""
-
     out: str
     job: str  # the job's fingerprint
     bundle: str  # the bundle's address
@@ -69,22 +66,14 @@ class BulkWorker(Worker[Counts]):
         writer = RowWriter(self.generator, self.settings.fingerprint, config, shard, self.critic)
         texts = (text for first, rows in read_records(shard, BATCH_ROWS) for text in texts_of(writer, rows, first))
         if config.format == "jsonl":
-            _write_json_lines(path, texts)
+            with path.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         else:
-            _write_parquet(path, texts, text_schema(self.critic is not None))
+            schema = text_schema(self.critic is not None)
+            with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
+                while group := list(islice(texts, _ROW_GROUP)):
+                    parquet.write_table(pa.Table.from_pylist(group, schema))
         return writer.counts, writer.counts.texts, writer.rejects
 
     def close(self) -> None:
         torch.set_num_threads(self._threads)
-
-
-def _write_parquet(path: Path, rows: Iterator[dict[str, Any]], schema: pa.Schema) -> None:
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        while group := list(islice(rows, _ROW_GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, schema))
-
-
-def _write_json_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")

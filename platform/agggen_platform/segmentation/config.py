@@ -1,21 +1,12 @@
-"""The configuration of a segmentation job, and its fingerprint: a hash of all inputs that affect its result."""
+"""The configuration of a segmentation job."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from agggen.errors import check_minima
 from agggen.facts.config import RULE_BASED_SEGMENTERS, SegmenterConfig
 from agggen_platform.cache import cache_folder
-from agggen_platform.sharded import config as sharded
 from agggen_platform.sharded.config import ShardedConfig
-
-if TYPE_CHECKING:
-    from agggen_platform.segmentation.shards import Source
-
-FORMAT = 4  # part of the fingerprint; incremented when a code change alters the result of the same job
 
 
 @dataclass(frozen=True)
@@ -27,8 +18,7 @@ class SegmentConfig(ShardedConfig):
     """Texts per call of the segmenter, which processes each distinct sentence once; larger is faster."""
     cache: Literal["auto", "on", "off"] = "auto"
     """Whether to cache facts; auto: only if the segmenter is not rule-based, as rules are as fast as the cache."""
-    cache_dir: str | None = None
-    """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
+    cache_dir: str | None = None  # on a local disk [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,9 +30,3 @@ class SegmentConfig(ShardedConfig):
         if self.cache == "off" or (self.cache == "auto" and self.facts.source in RULE_BASED_SEGMENTERS):
             return None
         return self.cache_dir or str(cache_folder() / "facts")
-
-
-def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str) -> str:
-    inputs = {source.split: [source.corpus, source.fingerprint] for source in sources}
-    content = {"format": FORMAT, "inputs": inputs, "segmenter": segmenter, "alignment": config.alignment}
-    return sharded.fingerprint(content)

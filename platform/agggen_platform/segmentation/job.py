@@ -9,17 +9,29 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from agggen.config import config_hash, flatten, resolved
+from agggen.corpora.prepared import schema
 from agggen.errors import CorpusError
 from agggen.facts.config import segmenter
-from agggen_platform.segmentation.config import SegmentConfig, fingerprint
-from agggen_platform.segmentation.rows import Counts
-from agggen_platform.segmentation.shards import Source, open_source, plan_shards
-from agggen_platform.segmentation.worker import ShardWorker, WorkerSettings
+from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.segmentation.worker import Counts, ShardWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.config import check_unchanged
+from agggen_platform.sharded.config import check_unchanged, fingerprint
 from agggen_platform.sharded.output import MANIFEST, JobFolder
-from agggen_platform.sharded.shards import Shard, file_at
+from agggen_platform.sharded.shards import (
+    Shard,
+    check_columns,
+    divide_parquet,
+    file_at,
+    find_duplicate_rows,
+    hash_ids,
+    inspect_parquet,
+    record_without_references,
+    rows_at,
+    with_indices,
+)
 from agggen_platform.sharded.worker import WORK_FOLDER, FinishedShard, PartFile
 from agggen_platform.storage.folder import Folder
 
@@ -27,6 +39,7 @@ if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker
 
 Progress = driver.Progress[Counts]
+FORMAT = 4  # part of the fingerprint; incremented when a code change alters the result of the same job
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,55 @@ class Output(JobFolder):
 
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
         return [*(part for split in manifest["splits"].values() for part in split["parts"]), *manifest["rejects"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A split to segment: the Parquet file `name` in `folder`."""
+
+    folder: Folder
+    name: str
+    split: str
+    corpus: str
+    fingerprint: str  # a hash of the file's content
+    group_sizes: tuple[int, ...]  # number of rows of each row group
+
+    @property
+    def rows(self) -> int:
+        return sum(self.group_sizes)
+
+    @property
+    def address(self) -> str:
+        return self.folder.at(self.name)
+
+
+def open_source(folder: Folder, name: str) -> Source:
+    """The split in a Parquet file of `folder`; raises CorpusError if it is missing or not a prepared corpus."""
+    info = inspect_parquet(folder, name, _check_schema)
+    split = info.metadata.get("split") or name.rpartition("/")[2].removesuffix(".parquet")
+    corpus = info.metadata.get("corpus") or split
+    return Source(folder, name, split, corpus, info.fingerprint, info.group_sizes)
+
+
+def _check_schema(columns: pa.Schema, address: str) -> None:
+    """Checks the columns of a prepared corpus; of the references, only the text is required."""
+    references = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
+    expected = schema().set(schema().get_field_index("references"), references)
+    check_columns(columns, expected, ("id", "triples", "references"), address)
+
+
+def plan_shards(source: Source, rows_per_shard: int, job: str, first_index: int = 0) -> list[Shard]:
+    """Divides a split into shards of about `rows_per_shard` rows, numbered from `first_index`; deterministic."""
+    folder, name, columns = source.folder, source.name, ("id", "triples", "category")
+    (duplicates,) = find_duplicate_rows(
+        [hash_ids(folder, name)],
+        lambda _, rows: rows_at(folder, name, columns, rows),
+        record_without_references,
+        lambda _, row, __: f"row {row}",
+    )
+    template = Shard(0, folder.address, name, "", (), 0, 0, source.rows, source.address)
+    shards = divide_parquet(template, source.group_sizes, rows_per_shard)
+    return with_indices(shards, f"{source.split}/{{}}-{job}.parquet", duplicates, first_index)
 
 
 def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
@@ -91,21 +153,18 @@ def segment(
 ) -> SegmentReport:
     """Segments the texts of `corpus` and writes them with facts into the folder `out`; resumes an interrupted job.
 
-    Args:
-        corpus: the folder of a prepared corpus or one of its files, local or on S3, like `out`.
-        fresh: first delete the output of any segmentation job in `out`.
-        tracker: creates the run log from the run's name; only called for an unfinished job.
-        progress: called after every shard.
+    `corpus` is the folder of a prepared corpus or one of its files; like `out`, it may be on S3. `fresh` first deletes
+    the output of any segmentation job in `out`. `tracker` creates the run log of an unfinished job from its name.
 
-    Raises:
-        CorpusError: the input is missing or not a corpus, or `out` contains other files.
-        ClaimedError: another job is writing to `out`.
-        JobError: the input changed while it was read, too many texts were rejected, the segmenter failed on every text,
-            or workers died repeatedly. The next run reuses the finished shards.
+    Raises CorpusError if the input is not a corpus, or `out` contains other files; ClaimedError if another job is
+    writing to `out`; JobError if the input changed, too many texts were rejected, the segmenter failed on every text,
+    or workers died repeatedly. The next run reuses the finished shards.
     """
     fact_segmenter = segmenter(config.facts)
     sources = find_sources(corpus, splits)
-    job = fingerprint(config, sources, fact_segmenter.fingerprint)
+    fingerprints = {source.split: [source.corpus, source.fingerprint] for source in sources}
+    content = {"format": FORMAT, "inputs": fingerprints, "segmenter": fact_segmenter.fingerprint}
+    job = fingerprint(content | {"alignment": config.alignment})
     output = Output(out, job, [source.folder for source in sources])
     start = time.monotonic()
     with output.claimed(fresh) as check_claim, ExitStack() as stack:
@@ -131,13 +190,18 @@ def segment(
         worker_config = replace(config, facts=config.facts.absolute)
         corpora = {source.split: source.corpus for source in sources}
         settings = WorkerSettings(output.folder.address, job, worker_config, fact_segmenter.fingerprint, corpora)
+
+        def check_inputs() -> None:
+            for source in sources:
+                check_unchanged(source.address, source.fingerprint, open_source(source.folder, source.name).fingerprint)
+
         results = driver.run_shards(
             shards,
             ShardWorker,
             settings,
             config,
             local_worker=partial(ShardWorker, settings, fact_segmenter) if config.actors == 0 else None,
-            check_inputs=partial(_check_unchanged, sources),
+            check_inputs=check_inputs,
             progress=progress,
             log=log,
         )
@@ -160,12 +224,6 @@ def segment(
             statistics = {"facts_per_text": results.counts.facts / max(1, texts), "texts": texts}
             log.log_metrics(results.metrics() | statistics, step=len(shards))
     return SegmentReport(splits=reports, progress=results.progress(), seconds=time.monotonic() - start)
-
-
-def _check_unchanged(sources: Sequence[Source]) -> None:
-    for source in sources:
-        current = open_source(source.folder, source.name).fingerprint
-        check_unchanged(source.address, source.fingerprint, current)
 
 
 def _report(source: Source, results: Sequence[FinishedShard[Counts]]) -> SplitReport:

@@ -7,8 +7,7 @@ from typing import Any
 
 from agggen.errors import AggGenError, ConfigError, check_minima
 
-SMALLEST_SHARD = 64
-"""The minimum that ``shard_rows=0`` chooses."""
+SMALLEST_SHARD = 64  # the minimum that ``shard_rows=0`` chooses
 MIN_FAILURES_TO_STOP = 20
 """If a whole batch of at least this many inputs fails, the job stops: the model or device is probably defective."""
 

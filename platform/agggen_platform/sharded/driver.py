@@ -37,8 +37,6 @@ class Progress(Generic[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Generic[C]):
-    """A finished job."""
-
     progress: Progress[C] | None = None  # the final progress of this run; None if an earlier run finished the job
     seconds: float = 0.0  # the duration of this run
 
@@ -49,8 +47,6 @@ class Report(Generic[C]):
 
 @dataclass
 class ShardResults(Generic[C]):
-    """The results of a job's finished shards."""
-
     total: int  # the number of shards of the job
     counts: C  # counts of all finished shards, including those of earlier runs
     _new_counts: C  # counts of the shards finished in this run
@@ -95,10 +91,9 @@ def run_shards(
     """Processes all shards in actors of a Ray cluster or in this process.
 
     Args:
-        worker: the class of the actors, constructed with `settings`.
-        settings: has the attributes `out` (the output folder's address) and `job` (the job's fingerprint).
+        worker: the class of the actors, constructed with `settings` (attributes: `out`, the output folder's address,
+            and `job`, the job's fingerprint).
         local_worker: creates a worker that processes all shards in this process; None: use actors.
-        gpus: GPUs per actor.
         check_inputs: raises JobError if the input has changed; called at the end.
 
     Raises AggGenError if a shard failed or has no result, too many rows were rejected, or a machine lacks the GPUs.
@@ -167,7 +162,11 @@ def run_in_actors(
     """Starts at most `available` actors; Ray Data requests more from the autoscaler, up to `max_actors`."""
     import ray.data
 
-    _silence_ray_data()
+    # No progress bars and warnings of Ray Data in the terminal; its log files still contain them.
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    for handler in logging.getLogger("ray.data").handlers:
+        if handler.name == "console":
+            handler.setLevel(logging.ERROR)
     items = ray.data.from_items([{"shard": shard.as_json()} for shard in shards], override_num_blocks=len(shards))
     dataset = items.map_batches(
         worker,
@@ -188,16 +187,6 @@ def run_in_actors(
                 yield FinishedShard.from_json(result, worker.counts)
     except ray.exceptions.RayError as error:
         raise _root_error(error) from error
-
-
-def _silence_ray_data() -> None:
-    """Disables Ray Data's progress bars and warnings in the terminal; its log files still contain them."""
-    import ray.data
-
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    for handler in logging.getLogger("ray.data").handlers:
-        if handler.name == "console":  # only Ray's own handler
-            handler.setLevel(logging.ERROR)
 
 
 def _root_error(error: BaseException) -> AggGenError:

@@ -43,7 +43,7 @@ class JobFolder(ABC):
         """The files listed in `manifest`, each with the keys ``name`` and ``bytes``."""
 
     def manifest(self) -> dict[str, Any] | None:
-        """This job's manifest; None if it does not exist, or a listed file is missing or incomplete."""
+        """This job's manifest; None if the output is not complete."""
         try:
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
         except ValueError:  # not written by agggen; `begin` will refuse the folder
@@ -56,10 +56,7 @@ class JobFolder(ABC):
         return all(sizes.get(file["name"]) == file["bytes"] for file in self.files(manifest))
 
     def publish(self, manifest: dict[str, Any], folders: Sequence[str]) -> None:
-        """Deletes files in `folders` that are not in `manifest`, then writes the manifest, which completes the output.
-
-        Raises DamagedError if a listed file is missing from the store or incomplete.
-        """
+        """Deletes unlisted files in `folders`, then writes the manifest; raises DamagedError if one is incomplete."""
         listed_names = {file["name"] for file in self.files(manifest)}
         for name in self.folder.names():
             if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed_names:
@@ -95,10 +92,7 @@ class JobFolder(ABC):
         self.folder.write(_JOB_FILE, as_json({"kind": self.kind, "job": self.job, "config": config} | members))
 
     def clear(self) -> None:
-        """Deletes the output of a job of this kind, the manifest first; keeps other files.
-
-        Raises CorpusError if the folder contains the output of another kind of job.
-        """
+        """Deletes the output of a job of this kind, manifest first; raises CorpusError for another kind."""
         if (job_file := self._read_job_file()) is None:
             return
         self.folder.delete(MANIFEST)

@@ -11,7 +11,7 @@ import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
-_METADATA_PREFIX = b"agggen."
 _MAX_SHARDS_PER_GROUP = 256  # limited because each shard decodes its row group from the start
 _BATCH_ROWS = 1 << 16
 HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorted at once
@@ -32,7 +31,7 @@ HASHES_PER_BLOCK = 1 << 22  # hashes per read; up to twice this number are sorte
 
 @dataclass(frozen=True, slots=True)
 class TextRange:
-    """The bytes [begin, end) of a text file, which are whole lines."""
+    """The bytes [begin, end) of a text file: whole lines."""
 
     begin: int
     end: int
@@ -109,8 +108,8 @@ def inspect_parquet(
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # Ray Data's column types raise ValueError, TypeError
         raise CorpusError(f"{address} is not a Parquet file ({error})") from error
-    prefixed = (key for key in raw_metadata if key.startswith(_METADATA_PREFIX))
-    metadata = {key.removeprefix(_METADATA_PREFIX).decode(): raw_metadata[key].decode() for key in prefixed}
+    prefixed = (key for key in raw_metadata if key.startswith(b"agggen."))
+    metadata = {key.removeprefix(b"agggen.").decode(): raw_metadata[key].decode() for key in prefixed}
     return ParquetInfo(group_sizes, metadata, metadata.get("fingerprint") or folder.sha256(name), columns)
 
 
@@ -141,10 +140,7 @@ def _is_readable_as(actual: pa.DataType, expected: pa.DataType) -> bool:
 
 
 def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int) -> Iterator[Shard]:
-    """Divides a Parquet file into shards of about `rows_per_shard` rows, deterministically.
-
-    `file` has the fields that all shards have in common; `group_sizes`: number of rows of each row group.
-    """
+    """Divides a Parquet file into shards of about `rows_per_shard` rows; `file` has their common fields."""
     first, groups, rows = 0, list[int](), 0  # the next shard's first row, row groups and number of rows
     for group, size in enumerate(group_sizes):
         if rows and rows + size > rows_per_shard:
@@ -163,10 +159,7 @@ def divide_parquet(file: Shard, group_sizes: Sequence[int], rows_per_shard: int)
 
 
 def with_indices(shards: Iterable[Shard], part: str, duplicates: Mapping[int, str], first_index: int) -> list[Shard]:
-    """Sets the index (from `first_index`), output file name and duplicates of each shard of a file.
-
-    `part`: the output file name of a shard, with ``{}`` in place of the shard's index.
-    """
+    """Sets each shard's index, duplicates, and output file name: `part`, with ``{}`` in place of the index."""
     rows, locations = sorted(duplicates), sorted(duplicates.items())
     return [
         replace(
@@ -223,12 +216,8 @@ def find_duplicate_rows(
 ) -> list[dict[int, str]]:
     """For each file: duplicate row -> location of the first valid record with the same id in any file.
 
-    Reads only rows with a repeated id hash.
-
-    Args:
-        rows_of: (file number, row numbers) -> (row number, row) of these rows.
-        check: raises AggGenError for an invalid row.
-        location_of: (file number, row number, row) -> the location of the record, for messages.
+    `rows_of` (file number, row numbers) -> (row number, row) reads only rows with a repeated id hash. `check` raises
+    AggGenError for an invalid row. `location_of` (file number, row number, row) -> a record's location, for messages.
     """
     repeated = IdHashes.find_repeated(ids)
     first_by_id: dict[str, tuple[int, int, str]] = {}  # (file number, row number, location)
@@ -251,24 +240,24 @@ def hash_ids(folder: Folder, name: str, prefix: str | None = None) -> IdHashes:
     `prefix`: the generated id of a record without an id is `prefix` + row number, and the column's name may be id, ID,
     Id or iD. None: the column is ``id``, and records without an id are invalid.
     """
+
+    def id_of(cell: Any, row: int) -> str:
+        try:
+            return text_of(cell) or ("" if prefix is None else f"{prefix}{row}")
+        except RecordError:  # the worker will reject the row
+            return ""
+
     hashes = IdHashes()
     for first, batch in _batches(folder, name, ["id"] if prefix is None else ["id", "ID", "Id", "iD"]):
         cells = batch[0].to_pylist() if batch.num_columns else [None] * batch.num_rows
-        hashes.add(_id_of(cell, "" if prefix is None else f"{prefix}{row}") for row, cell in enumerate(cells, first))
+        hashes.add(map(id_of, cells, count(first)))
     return hashes
-
-
-def _id_of(cell: Any, default: str) -> str:
-    try:
-        return text_of(cell) or default
-    except RecordError:  # the worker will reject the row
-        return ""
 
 
 def rows_at(
     folder: Folder, name: str, columns: Sequence[str] | None, rows: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(row number, row) of the rows with these numbers, sorted, of a Parquet file; `columns` as in `read_rows`."""
+    """(row number, row) of these `rows` (sorted numbers) of a Parquet file; `columns` as in `read_rows`."""
     for first, batch in _batches(folder, name, columns) if len(rows) else ():
         rows_in_batch = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))]
         yield from zip(rows_in_batch.tolist(), batch.take(rows_in_batch - first).to_pylist(), strict=True)
@@ -296,10 +285,7 @@ def record_without_references(row: Mapping[str, Any]) -> Record:
 def read_rows(
     shard: Shard, batch_rows: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """(number of the first row, rows) of each batch of a shard.
-
-    `columns`: the columns to read; missing ones are ignored. None: all columns.
-    """
+    """(number of the first row, rows) of each batch of a shard; `columns` that are missing are ignored, None: all."""
     end = shard.skip + shard.rows
     for first, batch in _batches(Folder(shard.folder), shard.name, columns, batch_rows, list(shard.groups)):
         begin = max(first, shard.skip)

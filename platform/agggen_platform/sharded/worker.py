@@ -32,10 +32,8 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import measure
 
 _log = logging.getLogger(__name__)
-ATTEMPTS = 3
-"""Maximum number of workers that may die while processing a shard."""
-WORK_FOLDER = ".work"
-"""The folder of marker files; kept after the job, so that a damaged part can be rewritten."""
+ATTEMPTS = 3  # maximum number of workers that may die while processing a shard
+WORK_FOLDER = ".work"  # of marker files; kept after the job, so that a damaged part can be rewritten
 _BEGUN, _DONE = "begun-", "done.json"
 
 
@@ -93,7 +91,7 @@ class FinishedShard(Generic[C]):
 
     @classmethod
     def from_json(cls, text: str, counts: type[C]) -> FinishedShard[C]:
-        """Parses the result of an actor; raises the actor's error as a JobError with its message and exit code."""
+        """Parses the result of an actor; raises its error as a JobError with the same message and exit code."""
         data = json.loads(text)
         if "error" in data:
             error = JobError(data["error"])
@@ -117,8 +115,7 @@ class Worker(ABC, Generic[C]):
     def __call__(self, batch: dict[str, Any]) -> pa.Table:
         """Processes a batch of Ray Data, which is one shard as JSON, and returns the result or the error as JSON.
 
-        An error is returned because Ray would lose its message if it were raised. Null rows pad the table to the
-        shard's size, so that Ray's dashboard shows the number of rows.
+        Ray would lose the message of a raised error. Null rows pad the table, so that Ray's dashboard counts rows.
         """
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
@@ -135,10 +132,7 @@ class Worker(ABC, Generic[C]):
         return pa.table({"result": pa.array([result, *[None] * (shard.rows - 1)], pa.string())})
 
     def run(self, shard: Shard) -> FinishedShard[C]:
-        """Processes a shard, unless an earlier run finished it without failed rows.
-
-        Raises AggGenError if the shard failed, or too many workers died while processing it.
-        """
+        """Processes a shard, unless an earlier run finished it without failed rows; raises AggGenError if it fails."""
         start = time.monotonic()
         marker_folder = _marker_folder(shard)
         may_have_markers = shard.attempts or self._was_restarted
@@ -155,7 +149,9 @@ class Worker(ABC, Generic[C]):
             counts, rows, rejects = write(shard, path)
             files = [PartFile(shard.part, rows, *measure(path))]
         if rejects:
-            files.append(self._write_rejects(shard, rejects))
+            name = f"rejects/{shard.part.rpartition('/')[2].rpartition('.')[0]}.jsonl"
+            with self.out.new(name) as path:
+                files.append(PartFile(name, write_rejects(path, rejects), *measure(path)))
         result = FinishedShard(shard.index, counts, tuple(files), False, retries, time.monotonic() - start)
         marker = json.dumps({"shard": _identity(shard), "done": result.as_json()})
         self.out.write(f"{marker_folder}/{_DONE}", marker.encode())
@@ -174,8 +170,8 @@ class Worker(ABC, Generic[C]):
         raise self.crash_error(shard)
 
     def crash_error(self, shard: Shard) -> JobError:
-        problem = f"{ATTEMPTS} workers died while processing {shard}"
-        return JobError(f"{problem}: {self.crash_causes}; finished shards are kept")
+        causes = f"{self.crash_causes}; finished shards are kept"
+        return JobError(f"{ATTEMPTS} workers died while processing {shard}: {causes}")
 
     def close(self) -> None:
         """Releases resources; not called in actors."""
@@ -195,15 +191,8 @@ class Worker(ABC, Generic[C]):
             result: FinishedShard[C] = FinishedShard.from_json(marker["done"], self.counts)
         except (ValueError, TypeError):  # an incomplete marker, or one of another version of agggen
             return None
-        if any(self.out.size(file.name) != file.bytes for file in result.files):
-            return None
-        return replace(result, reused=True)
-
-    def _write_rejects(self, shard: Shard, rejects: Sequence[Reject]) -> PartFile:
-        stem = shard.part.rpartition("/")[2].rpartition(".")[0]
-        name = f"rejects/{stem}.jsonl"
-        with self.out.new(name) as path:
-            return PartFile(name, write_rejects(path, rejects), *measure(path))
+        is_complete = all(self.out.size(file.name) == file.bytes for file in result.files)
+        return replace(result, reused=True) if is_complete else None
 
 
 @contextmanager
@@ -219,10 +208,7 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
 
 
 def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
-    """Sets each shard's number of earlier attempts, which are counted from the marker files.
-
-    A shard that has only the marker of completion gets one attempt, so that a worker reads its markers.
-    """
+    """The shards with their numbers of attempts by marker files; a finished shard has one, so that markers are read."""
     markers = [name.rpartition("/") for name in out.names(WORK_FOLDER)]
     attempts = Counter(folder for folder, _, name in markers if name.startswith(_BEGUN))
     attempts |= Counter({folder: 1 for folder, _, name in markers if name == _DONE})

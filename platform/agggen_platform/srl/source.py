@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,12 +18,10 @@ from typing import Any
 from agggen.errors import AggGenError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Tokens, frame_of_tags
-from agggen_platform.srl.environment import Environment, find_environment, worker_environment
-from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerDied
+from agggen_platform.srl.environment import AllenNLPError, Environment, JsonLinesProcess, WorkerDied, find_environment
 from agggen_platform.srl.worker import hash_of
 
-VERSION = "1"
-"""Part of the fingerprint; incremented when a code change alters the model's inputs."""
+VERSION = "1"  # part of the fingerprint; incremented when a code change alters the model's inputs
 
 _Result = tuple[Frame, ...] | AllenNLPError
 
@@ -145,8 +142,7 @@ class AllenNLPFrames:
         self._stop_worker()
         environment = self.environment  # before `archive_sha256`, which reads the whole archive
         config, sha256 = self.config.absolute, self.archive_sha256
-        scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
-        process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
+        process = environment.start_worker(config.online)
         request: dict[str, Any] = {"op": "start", "archive": config.archive, "sha256": sha256}
         request |= {name: getattr(config, name) for name in ("device", "threads", "bert", "spacy")}
         try:

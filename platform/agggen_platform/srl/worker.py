@@ -32,10 +32,8 @@ from importlib import import_module
 from typing import Any
 
 MODEL_TYPES = ("srl", "srl_bert")
-PIECES_AT_ONCE = 8192
-"""Maximum word pieces per batch of the model, including padding."""
-INSTANCES_AT_ONCE = 64
-"""Maximum instances, that is, (sentence, predicate) pairs, per batch of the model."""
+PIECES_AT_ONCE = 8192  # maximum word pieces per batch of the model, including padding
+INSTANCES_AT_ONCE = 64  # maximum instances, that is, (sentence, predicate) pairs, per batch of the model
 
 
 class UserError(Exception):
@@ -126,13 +124,13 @@ def read_config(path: str) -> Any:
     """Reads the configuration of an archive without unpickling anything."""
     try:
         if os.path.isdir(path):
-            with open(os.path.join(path, "config.json"), "rb") as stream:
-                config = json.loads(stream.read().decode("utf-8"))
+            with open(os.path.join(path, "config.json"), encoding="utf-8") as stream:
+                config = json.load(stream)
         else:
             with tarfile.open(path, "r:gz") as archive:
                 entry = next((entry for entry in archive if os.path.normpath(entry.name) == "config.json"), None)
                 config_file = archive.extractfile(entry) if entry else None
-                config = json.loads(config_file.read().decode("utf-8")) if config_file else {}
+                config = json.load(config_file) if config_file else {}
         model_type = config["model"]["type"]
     except (tarfile.TarError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
         raise UserError(
@@ -234,8 +232,8 @@ class Labeller:
 def _overrides(config: Any, folder: str) -> Any:
     """The overrides of an archive's configuration that load BERT's config and vocabulary from `folder`."""
     try:
-        with open(os.path.join(folder, "config.json"), "rb") as stream:
-            bert = json.loads(stream.read().decode("utf-8"))
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
+            bert = json.load(stream)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{folder} is not the folder of a BERT model with config.json and vocab.txt ({_reason(error)})"

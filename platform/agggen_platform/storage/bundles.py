@@ -30,10 +30,8 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, local or in a store; returns the folder's full address.
 
-    Reads every file back to verify it. Completes a partial copy, and skips files that are already there. Calls
-    `check_claim`, which raises if the folder's claim is lost, before it writes the manifest.
-
-    Raises BundleError if `path` is not a complete bundle, or `address` contains another bundle.
+    Verifies every file, and completes a partial copy. Calls `check_claim`, which raises if the folder's claim is lost,
+    before it writes the manifest. Raises BundleError if `path` is no complete bundle, or `address` has another one.
     """
     check_bundle(path)
     folder = Folder(address)
@@ -71,7 +69,12 @@ def get_bundle(address: str) -> Path:
         raise BundleError(f"there is no bundle at {folder}: {MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
     with as_storage_error("store a copy (AGGGEN_CACHE sets its folder) at", copy), locked(Path(f"{copy}.lock")):
-        if not _is_complete(copy):
+        try:
+            check_bundle(copy)
+            is_complete = fingerprint(copy) == copy.name
+        except BundleError:
+            is_complete = False
+        if not is_complete:
             _fetch(folder, manifest, copy)
             _evict(copy)
         os.utime(copy)  # the time of last use, which `_evict` compares
@@ -87,15 +90,6 @@ def _evict(newest: Path) -> None:
             total += sum(file.stat().st_size for file in path.iterdir())
             if total > cache_limit():
                 shutil.rmtree(path.rename(path.with_name(f".{path.name}-gone")))
-
-
-def _is_complete(copy: Path) -> bool:
-    """Whether the copy is a complete bundle whose fingerprint is the folder's name."""
-    try:
-        check_bundle(copy)
-    except BundleError:
-        return False
-    return fingerprint(copy) == copy.name
 
 
 def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:

@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """An entry of the index."""
-
     stage: str
     step: int
     name: str  # the file's name in the store's folder
@@ -37,7 +35,11 @@ class SavedCheckpoint:
 
 
 class CheckpointStore:
-    """The checkpoints in `folder`. Only the process that holds the folder's claim may save."""
+    """The newest `keep` checkpoints per stage in `folder`. Only the process that holds the folder's claim may save.
+
+    `report` receives messages about errors that do not stop the run. `check_claim` raises if the folder's claim is
+    lost; it is called before a save, and again before writing the index.
+    """
 
     def __init__(
         self,
@@ -46,12 +48,6 @@ class CheckpointStore:
         report: Callable[[str], None] = _log.warning,
         check_claim: Callable[[], None] = lambda: None,
     ) -> None:
-        """
-        Args:
-            keep: the number of verified checkpoints to keep per stage.
-            report: receives messages about errors that do not stop the run; by default, they are logged.
-            check_claim: raises if the folder's claim is lost; called before a save, and again before writing the index.
-        """
         self.folder, self.keep, self._report, self._check_claim = folder, keep, report, check_claim
         self._damaged_names: set[str] = set()  # checkpoints found to be damaged
         self._cleaned_stages: set[str] = set()  # stages without partial files of earlier processes
@@ -107,10 +103,7 @@ class CheckpointStore:
             temporary.unlink(missing_ok=True)
 
     def restore(self, stage: str, path: Path) -> SavedCheckpoint | None:
-        """Downloads the newest intact checkpoint to `path`; returns its entry, or None if the index is empty.
-
-        Raises DamagedError if all checkpoints in the index are damaged or missing.
-        """
+        """Downloads the newest intact checkpoint; None if there is none. Raises DamagedError if all are damaged."""
         while saved := self.latest(stage):
             try:
                 self.fetch(saved, path)

@@ -10,6 +10,7 @@ only one of two concurrent writes succeeds.
 compares the token, so a process that was suspended, or a worker that outlives its driver, gets an error.
 """
 
+import fcntl
 import json
 import os
 import socket
@@ -26,10 +27,9 @@ from agggen_platform.storage.errors import StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
 _CLAIM_FILE = ".claim"
-HEARTBEAT_SECONDS = 3.0
-"""Seconds between two heartbeats; a lease expires after four intervals without a heartbeat."""
-_ATTEMPTS = 5
-"""Maximum attempts to write a new claim; each first checks that no other job holds it."""
+HEARTBEAT_SECONDS = 3.0  # seconds between two heartbeats; a lease expires after four intervals without a heartbeat
+_ATTEMPTS = 5  # maximum attempts to write a new claim; each first checks that no other job holds it
+_TAKEN_OVER = "it took over the claim of this job"
 
 
 class ClaimedError(AggGenError):
@@ -48,13 +48,10 @@ class Claim:
     """Empty; or one error, after a heartbeat found another job's token."""
 
     def __call__(self) -> None:
-        """Reads ``.claim``; raises ClaimedError if another job took the claim over.
-
-        After a StorageError (the store did not answer) the claim may still be held.
-        """
+        """Raises ClaimedError if another job took the claim over; after a StorageError it may still be held."""
         self.raise_if_lost()
         if not _has_token(self.folder.read(_CLAIM_FILE), self.token):
-            raise _claimed_error(self.folder.address, "it took over the claim of this job")
+            raise _claimed_error(self.folder, _TAKEN_OVER)
 
     def raise_if_lost(self) -> None:
         """Raises ClaimedError if a heartbeat found that the claim is lost; makes no request."""
@@ -69,11 +66,10 @@ def claim(folder: Folder, interval: float | None = None) -> Iterator[Claim]:
     `interval`: seconds between two heartbeats; None: `HEARTBEAT_SECONDS`. Raises ClaimedError if another job holds it.
     """
     if folder.local is not None:
-        token = uuid.uuid4().hex
-        with _flock(folder.local, token):
-            yield Claim(folder, token)
+        with _flock(folder) as new_claim:
+            yield new_claim
     else:
-        interval = HEARTBEAT_SECONDS if interval is None else interval
+        interval = interval or HEARTBEAT_SECONDS
         # These timeouts end a hanging request long before the lease expires; the next heartbeat retries it.
         policy = replace(folder.policy, seconds=interval / 2, longest_pause=interval / 4)
         policy = replace(policy, connect_timeout=interval, read_timeout=interval)
@@ -82,10 +78,9 @@ def claim(folder: Folder, interval: float | None = None) -> Iterator[Claim]:
 
 
 @contextmanager
-def _flock(path: Path, token: str) -> Iterator[None]:
-    """Claims the local folder `path` for the block; raises ClaimedError if another process has locked its claim."""
-    import fcntl
-
+def _flock(folder: Folder) -> Iterator[Claim]:
+    """`claim` of a local folder."""
+    path, new_claim = Path(folder.address), Claim(folder, uuid.uuid4().hex)
     with as_storage_error("claim", path):
         path.mkdir(parents=True, exist_ok=True)
         # The file is never deleted: otherwise another process could lock a new file of the same name.
@@ -96,18 +91,15 @@ def _flock(path: Path, token: str) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 file.seek(0)
-                raise _claimed_error(str(path), _holder(file.read())) from error
+                raise _claimed_error(folder, _holder(file.read())) from error
             file.truncate(0)
-            file.write(_content(token))
-        yield
+            file.write(_content(new_claim.token))
+        yield new_claim
 
 
 @contextmanager
 def heartbeat(folder: Folder, interval: float, fast_folder: Folder | None = None) -> Iterator[Claim]:
-    """Like `claim`, with a heartbeat instead of a file lock.
-
-    `fast_folder`: the same folder with short timeouts, for requests that must end within about two intervals.
-    """
+    """`claim` with heartbeats; `fast_folder`: the same folder, with timeouts of about two intervals."""
     fast_folder = fast_folder or folder
     token = uuid.uuid4().hex
     new_claim = Claim(folder, token)
@@ -116,8 +108,7 @@ def heartbeat(folder: Folder, interval: float, fast_folder: Folder | None = None
         """Writes ``.claim`` and returns None if its content is `expected` or has our token; else returns the holder."""
 
         def change(current: bytes | None) -> bytes | None:
-            may_write = current == expected or _has_token(current, token)
-            return _content(token, count) if may_write else None
+            return _content(token, count) if current == expected or _has_token(current, token) else None
 
         current = fast_folder.update(_CLAIM_FILE, change)
         return None if _has_token(current, token) else _holder(current)
@@ -126,7 +117,7 @@ def heartbeat(folder: Folder, interval: float, fast_folder: Folder | None = None
         expected = _wait_until_abandoned(folder, fast_folder, interval, token)
         try:
             if (holder := write(0, expected)) is not None:
-                raise _claimed_error(folder.address, holder)
+                raise _claimed_error(folder, holder)
             break
         except StorageError:
             if attempt == _ATTEMPTS - 1:
@@ -143,7 +134,7 @@ def heartbeat(folder: Folder, interval: float, fast_folder: Folder | None = None
             except StorageError:  # the next heartbeat retries; a caller of the `Claim` gets the error itself
                 continue
             if holder is not None:
-                new_claim.lost.append(_claimed_error(folder.address, "it took over the claim of this job"))
+                new_claim.lost.append(_claimed_error(folder, _TAKEN_OVER))
                 return
 
     time.sleep(interval / 2)  # without conditional writes, the last of two concurrent writers holds the claim
@@ -172,13 +163,13 @@ def _wait_until_abandoned(folder: Folder, fast_folder: Folder, interval: float, 
         time.sleep(interval / 2)
         current = fast_folder.read(_CLAIM_FILE)
         if current not in (None, previous):
-            raise _claimed_error(folder.address, _holder(current))
+            raise _claimed_error(folder, _holder(current))
         previous = current
     return previous
 
 
 def _content(token: str, count: int = 0) -> bytes:
-    """The content of ``.claim``; `count`: the number of heartbeats."""
+    """The content of ``.claim`` after `count` heartbeats."""
     holder = f"process {os.getpid()} on {socket.gethostname()}"
     return json.dumps({"id": token, "who": holder, "count": count}).encode()
 
@@ -192,7 +183,7 @@ def _holder(content: bytes | None) -> str:
     return json.loads(content)["who"] if content else ""
 
 
-def _claimed_error(address: str, holder: str) -> ClaimedError:
+def _claimed_error(folder: Folder, holder: str) -> ClaimedError:
     return ClaimedError(
-        f"another job works on {address} ({holder or 'just started'}); wait until it ends, or choose another folder"
+        f"another job works on {folder} ({holder or 'just started'}); wait until it ends, or choose another folder"
     )

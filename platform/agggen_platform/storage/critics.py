@@ -8,15 +8,11 @@ from agggen.verification.critic.critic import SHIPPED, Critic, load_critic
 from agggen_platform.storage.bundles import MANIFEST, get_bundle
 from agggen_platform.storage.folder import Folder
 
-INCLUDED = "included"
-"""The address of the critic that ships with agggen."""
+INCLUDED = "included"  # the address of the critic that ships with agggen
 
 
 def resolve_critic(address: str) -> str:
-    """The absolute address of the critic's folder; ``included`` stays as it is.
-
-    Raises RegistryError if the version or alias does not exist, or there is no registry.
-    """
+    """The absolute address of the critic's folder; ``included`` stays as it is."""
     if address == INCLUDED:
         return address
     if address.startswith("models:/"):
@@ -27,10 +23,7 @@ def resolve_critic(address: str) -> str:
 
 
 def open_critic(address: str) -> tuple[Critic, str]:
-    """The critic at `address`, and the SHA-256 of its files.
-
-    Raises CriticError or BundleError if there is no critic, or it was modified after it was saved.
-    """
+    """The critic at `address`, and the SHA-256 of its files; raises CriticError or BundleError."""
     address = resolve_critic(address)
     if address == INCLUDED:
         return load_critic(SHIPPED), _fingerprint(SHIPPED)

@@ -8,15 +8,24 @@ last attempt, or for any other error, names the operation, the address and a rem
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import shutil
+import sys
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from agggen.errors import ConfigError
-from agggen_platform.storage.local import LocalStore
+from agggen_platform.storage.errors import DamagedError, StorageError, as_storage_error
 from agggen_platform.storage.s3 import S3Store
 from agggen_platform.storage.s3_client import Policy
+
+_CHUNK = 1 << 20  # bytes
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(?:\.\d+\.tmp)?")
+"""Temporary files of `new`, and of functions that write to its path atomically, such as ``prepared.write_records``."""
 
 
 class Folder:
@@ -85,10 +94,7 @@ class Folder:
         return self._store.version(_valid_name(name))
 
     def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
-        """The bytes [first, end) of a file in chunks; raises FileNotFoundError.
-
-        `version`: the expected `Folder.version`; if the file's version differs, DamagedError is raised.
-        """
+        """The bytes [first, end) of a file; raises DamagedError if `Folder.version` is not `version`."""
         return self._store.chunks(_valid_name(name), first, end, version)
 
     def read(self, name: str) -> bytes | None:
@@ -110,10 +116,9 @@ class Folder:
         self._store.write(_valid_name(name), content)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Replaces the content of a small file by ``change(content)``, unless it is None; returns the final content.
+        """Replaces the content of a small file (None: no such file) by ``change(content)``, unless that is None.
 
-        `content` is None if the file does not exist. A store with conditional writes compares and swaps: after a
-        concurrent write, `change` is called again with the new content.
+        Returns the final content. A store with conditional writes calls `change` again after a concurrent write.
         """
         return self._store.update(_valid_name(name), change)
 
@@ -148,3 +153,124 @@ def _valid_name(name: str) -> str:
             "single slashes"
         )
     return name
+
+
+class LocalStore:
+    """The files below `root`. Refuses to write through a symbolic link that leads out of `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def size(self, name: str) -> int | None:
+        path = self.root / name
+        with as_storage_error("inspect", path):
+            return path.stat().st_size if path.is_file() else None
+
+    def sizes(self, subfolder: str) -> dict[str, int]:
+        top_folder = self.root / subfolder
+        sizes = {}
+        with as_storage_error("list", top_folder):
+            for folder, _, files in os.walk(top_folder, onerror=_raise_unless_missing):
+                for path in (Path(folder) / file for file in files):
+                    with suppress(FileNotFoundError):  # deleted after it was listed
+                        sizes[path.relative_to(self.root).as_posix()] = path.stat().st_size
+        return sizes
+
+    def open(self, name: str) -> Any:
+        import pyarrow as pa
+
+        path = self.root / name
+        with as_storage_error("read", path):
+            return pa.OSFile(str(path), "rb")  # releases the GIL while it reads
+
+    def version(self, name: str) -> str:
+        path = self.root / name
+        with as_storage_error("inspect", path):
+            return _version(path.stat())
+
+    def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
+        path = self.root / name
+        with as_storage_error("read", path), path.open("rb") as file:
+            file.seek(first)
+            remaining = sys.maxsize if end is None else end - first
+            while chunk := file.read(min(_CHUNK, remaining)):
+                if version not in (None, _version(os.fstat(file.fileno()))):
+                    raise DamagedError(f"cannot read {path}: it was replaced while it was read")
+                remaining -= len(chunk)
+                yield chunk
+
+    @contextmanager
+    def new(self, name: str) -> Iterator[Path]:
+        target = self.root / name
+        with as_storage_error("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._check_inside(target)
+            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+        try:
+            with as_storage_error("write", target, only_full=True):
+                yield temporary
+            with as_storage_error("write", target):
+                with temporary.open("rb") as file:
+                    os.fsync(file.fileno())
+                temporary.replace(target)
+                handle = os.open(target.parent, os.O_RDONLY)
+                try:
+                    os.fsync(handle)  # flushes the directory entry, so that the renamed file survives a power failure
+                finally:
+                    os.close(handle)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def write(self, name: str, content: bytes) -> None:
+        with self.new(name) as path, as_storage_error("write", self.root / name, len(content)):
+            path.write_bytes(content)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        current = b"".join(self.chunks(name)) if self.size(name) is not None else None
+        if (new_content := change(current)) is not None:
+            self.write(name, new_content)
+        return current if new_content is None else new_content
+
+    def upload(self, name: str, path: Path) -> None:
+        with self.new(name) as copy:
+            _copy(path, copy, self.root / name)
+
+    def download(self, name: str, path: Path) -> None:
+        _copy(self.root / name, path, path)
+
+    def delete(self, name: str) -> None:
+        path = self.root / name
+        with as_storage_error("delete", path):
+            if path.parent.is_dir():
+                self._check_inside(path)
+                path.unlink(missing_ok=True)
+
+    def remove_partial_files(self, subfolder: str) -> None:
+        for name in self.sizes(subfolder):
+            if _TEMPORARY.fullmatch(name.rpartition("/")[2]):
+                self.delete(name)
+
+    def _check_inside(self, path: Path) -> None:
+        folder = path.parent.resolve()
+        if not folder.is_relative_to(self.root.resolve()):
+            raise StorageError(
+                f"a symbolic link redirects {path} to {folder}, outside {self.root}: remove the link, or use the "
+                "folder that it points to"
+            )
+
+
+def _copy(source: Path, target: Path, path_in_errors: Path) -> None:
+    size = source.stat().st_size
+    with as_storage_error("write", path_in_errors, size), source.open("rb") as reader, target.open("wb") as writer:
+        shutil.copyfileobj(reader, writer, _CHUNK)
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
+def _version(stat: os.stat_result) -> str:
+    return f"{stat.st_size}-{stat.st_mtime_ns}"
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

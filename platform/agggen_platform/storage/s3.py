@@ -43,23 +43,19 @@ class S3Store:
             return None
 
     def sizes(self, subfolder: str) -> dict[str, int]:
-        sizes: dict[str, int] = {}
-        for page in self._pages(subfolder, self._client.list_objects_v2, "ContinuationToken"):
-            for entry in page.get("Contents", ()):
-                if not entry["Key"].endswith("/"):
-                    sizes[entry["Key"].removeprefix(self.prefix).lstrip("/")] = entry["Size"]
-        return sizes
+        entries = self._list(subfolder, "list_objects_v2", "Contents")
+        sizes = {entry["Key"]: entry["Size"] for entry in entries if not entry["Key"].endswith("/")}
+        return {key.removeprefix(self.prefix).lstrip("/"): size for key, size in sizes.items()}
 
-    def _pages(self, subfolder: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
-        """The pages of a listing below `subfolder`; `markers`: names of the request's continuation parameters."""
+    def _list(self, subfolder: str, operation: str, member: str) -> list[dict[str, Any]]:
+        """The entries below `subfolder` in the `member` of all pages of a listing; a retry starts at the first page."""
         prefix = self._key(subfolder) + "/" if subfolder or self.prefix else ""
-        position: dict[str, str] = {}
-        while True:
-            page = self._call("list", subfolder, request, Prefix=prefix, **position)
-            yield page
-            if not page.get("IsTruncated"):
-                return
-            position = {marker: page[f"Next{marker}"] for marker in markers}
+
+        def list_all(**arguments: Any) -> list[dict[str, Any]]:
+            pages = self._client.get_paginator(operation).paginate(Prefix=prefix, **arguments)
+            return [entry for page in pages for entry in page.get(member, ())]
+
+        return self._call("list", subfolder, list_all)
 
     def version(self, name: str) -> str:
         return str(self._head(name)["ETag"])
@@ -103,12 +99,17 @@ class S3Store:
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
         """Sends ``If-Match`` or ``If-None-Match``; some stores reject or ignore these headers, for example rclone."""
+
+        def get(**arguments: Any) -> tuple[bytes, str]:
+            response = self._client.get_object(**arguments)
+            return response["Body"].read(), response["ETag"]
+
         key, is_conditional = self._key(name), True
         while True:
             current: bytes | None = None
             condition = {"IfNoneMatch": "*"}
             with suppress(FileNotFoundError):
-                current, etag = self._call("read", name, self._get, Key=key)
+                current, etag = self._call("read", name, get, Key=key)
                 condition = {"IfMatch": etag}
             if (new_content := change(current)) is None:
                 return current
@@ -123,11 +124,6 @@ class S3Store:
                 if code not in ("PreconditionFailed", "NotImplemented") or not is_conditional:
                     raise
                 is_conditional = code != "NotImplemented"
-
-    def _get(self, **arguments: Any) -> tuple[bytes, str]:
-        """The content and the ETag of an object."""
-        response = self._client.get_object(**arguments)
-        return response["Body"].read(), response["ETag"]
 
     def upload(self, name: str, path: Path) -> None:
         with as_storage_error("read", path):
@@ -164,9 +160,8 @@ class S3Store:
     def remove_partial_files(self, subfolder: str) -> None:
         """Aborts unfinished multipart uploads."""
         try:
-            for page in self._pages(subfolder, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
-                for upload in page.get("Uploads", ()):
-                    self._abort(subfolder, Key=upload["Key"], UploadId=upload["UploadId"])
+            for upload in self._list(subfolder, "list_multipart_uploads", "Uploads"):
+                self._abort(subfolder, Key=upload["Key"], UploadId=upload["UploadId"])
         except StorageError as error:
             if code_of(error.__cause__) != "NoSuchUpload":  # rclone reports this if there are no unfinished uploads
                 raise
@@ -195,8 +190,12 @@ class S3Store:
                 self._client.complete_multipart_upload(**arguments)
             except Exception as error:
                 # If the response to a successful attempt was lost, the upload is gone and the object has the token.
-                if code_of(error) != "NoSuchUpload" or not self._was_sent_with(name, token):
+                if code_of(error) != "NoSuchUpload":
                     raise
+                with suppress(FileNotFoundError):
+                    if self._head(name)["Metadata"].get(_TOKEN_KEY) == token:
+                        return
+                raise
 
         self._call("write", name, complete, MultipartUpload={"Parts": parts}, **upload)
 
@@ -206,12 +205,6 @@ class S3Store:
         except StorageError as error:
             if code_of(error.__cause__) != "NoSuchUpload":  # already aborted; the response was lost
                 raise
-
-    def _was_sent_with(self, name: str, token: str) -> bool:
-        try:
-            return self._head(name)["Metadata"].get(_TOKEN_KEY) == token
-        except FileNotFoundError:
-            return False
 
     def _head(self, name: str) -> dict[str, Any]:
         try:

@@ -5,7 +5,7 @@ import random
 import time
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from agggen.errors import ConfigError
 from agggen_platform.extras import require
@@ -33,10 +33,7 @@ class Policy:
 
 
 def connect(policy: Policy) -> Any:
-    """A client for the store of the ``AWS_`` environment variables; cached by environment and process.
-
-    Raises ConfigError if boto3 is not installed, or a variable is invalid.
-    """
+    """A client for the store of the ``AWS_`` variables, cached by environment and process; raises ConfigError."""
     environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     return _connect(policy, environment, os.getpid())
 
@@ -79,22 +76,16 @@ class Attempts:
         self._failures, self._start_time = 0, time.monotonic()
 
     def failed(self, error: Exception, has_answered: bool, progress: bool = False) -> None:
-        """Waits before the next attempt, after `error` ended the last one.
+        """Waits before the next attempt, after `error` ended the last one; `progress` resets attempts and time.
 
-        Raises StorageError if the error is permanent or a limit is reached, and `error` itself if the store did not
-        cause it.
-
-        Args:
-            has_answered: whether the store has answered any request; if not, its address may be wrong.
-            progress: whether the attempt made progress; if so, attempts and time are counted anew.
+        `has_answered`: whether the store has answered any request; if not, its address may be wrong. Raises
+        StorageError if the error is permanent or a limit is reached, and `error` itself if the store did not cause it.
         """
         if progress:
             self._failures, self._start_time = 0, time.monotonic()
         self._failures += 1
         if not _is_transient(error, has_answered):
-            if (agggen_error := self._as_agggen_error(error)) is error:
-                raise error
-            raise agggen_error from error
+            self._raise(error)
         seconds = time.monotonic() - self._start_time
         if self._failures >= self._policy.attempts or seconds >= self._policy.seconds:
             raise StorageError(
@@ -105,27 +96,25 @@ class Attempts:
         time.sleep(pause * random.uniform(0.5, 1))
 
     def missing_bucket(self) -> StorageError:
-        return StorageError(
-            f"{self._problem}: there is no bucket {self._bucket!r} at {self._endpoint}; create it, or correct the "
-            "address"
-        )
+        place = f"no bucket {self._bucket!r} at {self._endpoint}"
+        return StorageError(f"{self._problem}: there is {place}; create it, or correct the address")
 
     def object_replaced(self) -> DamagedError:
         return DamagedError(f"{self._problem}: it was replaced while it was read")
 
-    def _as_agggen_error(self, error: Exception) -> Exception:
-        """The error with its cause and remedy; `error` itself if it is not an error of the store."""
+    def _raise(self, error: Exception) -> NoReturn:
+        """Raises the error with its cause and remedy; `error` itself if it is not an error of the store."""
         from botocore import exceptions as boto
 
         code = code_of(error)
         if code == "NoSuchBucket":
-            return self.missing_bucket()
+            raise self.missing_bucket() from error
         if code == "InvalidRange":  # a shorter object has replaced the one being read
-            return self.object_replaced()
+            raise self.object_replaced() from error
         if isinstance(error, boto.FlexibleChecksumError):
-            return DamagedError(f"{self._problem}: its content does not match the store's checksum")
+            raise DamagedError(f"{self._problem}: its content does not match the store's checksum") from error
         if isinstance(error, boto.ParamValidationError):
-            return ConfigError(f"{self._problem}: {' '.join(str(error).split())}")
+            raise ConfigError(f"{self._problem}: {' '.join(str(error).split())}") from error
         if _status(error) == 403 or code in _EXPIRED_CODES:
             reason = (
                 f"{self._endpoint} refuses these credentials ({_reason(error)}); AWS_ACCESS_KEY_ID and "
@@ -135,17 +124,16 @@ class Attempts:
         elif code == "NoSuchUpload":
             reason = "another process aborted the upload; only one may write to the folder"
         elif isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
-            reason = (
-                f"there are no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            )
+            remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            reason = f"there are no credentials ({error}); {remedy}"
         elif isinstance(error, boto.ConnectionError):
-            store = f"nothing answers at {self._endpoint} ({_reason(error)})"
-            reason = f"{store}; set AWS_ENDPOINT_URL to the store's address"
+            remedy = "set AWS_ENDPOINT_URL to the store's address"
+            reason = f"nothing answers at {self._endpoint} ({_reason(error)}); {remedy}"
         elif isinstance(error, boto.ClientError | boto.BotoCoreError):
             reason = f"{self._endpoint} answered {_reason(error)}"
         else:
-            return error
-        return StorageError(f"{self._problem}: {reason}")
+            raise error
+        raise StorageError(f"{self._problem}: {reason}") from error
 
 
 def _response(error: BaseException | None) -> dict[str, Any]:

@@ -38,10 +38,7 @@ def matches(folder: Folder, name: str, size: int, sha256: str) -> bool:
 
 
 def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
-    """Downloads a file to `path` and verifies it.
-
-    Raises DamagedError if the file is missing or has another size or SHA-256; `path` does not exist afterwards.
-    """
+    """Downloads and verifies a file; raises DamagedError, without leaving `path`, if it is missing or differs."""
     reason = "there is no such file"
     for _ in range(_ATTEMPTS):
         try:

@@ -27,10 +27,18 @@ from agggen_platform.registry.registration import accepts_address
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.sweep.config import STAGES, SweepConfig, SweepError
-from agggen_platform.sweep.report import columns, description, rows, table
-from agggen_platform.sweep.space import as_overrides, check_space, extremes, maximum, parse_space, trial_config
-from agggen_platform.sweep.study import Epochs, Study, open_study
+from agggen_platform.sweep.config import (
+    STAGES,
+    SweepConfig,
+    SweepError,
+    as_overrides,
+    check_space,
+    extremes,
+    maximum,
+    parse_space,
+    trial_config,
+)
+from agggen_platform.sweep.study import Epochs, Study, columns, description, open_study, rows, table
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.backup import log_backup
 from agggen_platform.tracking.origin import command_line, masked
@@ -41,16 +49,14 @@ _DATA_KEYS = ("corpus.", "facts.", "training.start")  # prefixes of the keys tha
 
 
 class Terminated(KeyboardInterrupt):
-    """The sweep was stopped by SIGTERM, in the same way as by Ctrl-C."""
+    """The sweep was stopped by SIGTERM."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a sweep after a trial has ended."""
-
     ended: int
     total: int
-    trial: FrozenTrial  # the trial that has ended
+    trial: FrozenTrial  # the trial that has just ended
     best: FrozenTrial | None  # None if no trial has finished
 
 
@@ -84,19 +90,13 @@ def sweep(
 
     Args:
         config: the configuration of all trials; a trial only changes keys of the space.
-        name: the name of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
-        runs_dir: the parent of the folders of the sweep and its trials.
+        name: by default a hash of the settings, configuration, data and segmenter.
         overrides: the user's overrides, which `config` contains already; they must not set a key of the space.
         model: the best bundle is registered as a version of this model; None: it is not registered.
-        show: called with the progress after each trial.
 
-    Raises:
-        ConfigError: the space does not fit the configuration, a sweep with other settings has this name, the registry
-            does not accept bundles from the store, or the cluster's address is for Ray Client.
-        CorpusError: the corpus is missing.
-        ClaimedError: this sweep is already running.
-        ClusterError: the cluster does not exist, or is too small for a trial.
-        SweepError: no trial finished.
+    Raises ConfigError if the space does not fit the configuration, a sweep with other settings has this name, the
+    registry does not accept bundles from the store, or the address is for Ray Client; ClaimedError if this sweep is
+    already running; ClusterError if the cluster does not exist or is too small; SweepError if no trial finished.
     """
     start_time = time.monotonic()
     address = config.cluster.address or os.environ.get("RAY_ADDRESS", "")
@@ -146,7 +146,11 @@ def sweep(
             _run_remaining_trials(study, config, name, runs_dir, tracker, show, check_claims)
         tracker.log_text(table(study), "trials.csv")
         tracker.set_tags({"mlflow.note.content": description(study)})
-        best = _best_trial(study)
+        best = study.best()
+        if best is None:
+            failures = study.trials(TrialState.FAIL)
+            reason = f"; trial {failures[0].number}: {failures[0].user_attrs['reason']}" if failures else ""
+            raise SweepError(f"no trial finished, {len(failures)} of {len(study.trials())} failed{reason}")
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
         version = refusal = None
@@ -190,14 +194,6 @@ def _run_remaining_trials(
         run_trials(study, TrialJob(config, name, runs_dir, Path.cwd(), command_line()), on_trial_end)
 
 
-def _best_trial(study: Study) -> FrozenTrial:
-    if best := study.best():
-        return best
-    failures = study.trials(TrialState.FAIL)
-    first_reason = f"; trial {failures[0].number}: {failures[0].user_attrs['reason']}" if failures else ""
-    raise SweepError(f"no trial finished, {len(failures)} of {len(study.trials())} failed{first_reason}")
-
-
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
     """All settings, corpora and start bundles that affect the trials; not the number of trials, which may increase."""
     space, values = parse_space(settings.space), resolved(settings)
@@ -231,7 +227,6 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
     was_terminated = False
 
     def terminate(number: int, frame: FrameType | None) -> None:

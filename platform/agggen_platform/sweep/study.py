@@ -1,4 +1,4 @@
-"""The Optuna study of a sweep, in a journal: a file in the sweep's folder with one line per change.
+"""The Optuna study of a sweep, in a journal: a file in the sweep's folder with one line per change; the trials' table.
 
 Only the process with the folder's claim writes to the journal.
 
@@ -10,6 +10,8 @@ would repeat its first draws after a restart. Parameters therefore depend only o
 at the time of the suggestion. A sweep is reproducible if its trials run one at a time.
 """
 
+import csv
+import io
 import json
 import traceback
 from collections.abc import Mapping, Sequence
@@ -19,21 +21,20 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from agggen.config import Scalar
 from agggen.errors import AggGenError, ConfigError
-from agggen_platform.sweep.config import AshaConfig, SweepConfig
-from agggen_platform.sweep.space import Space, suggest
+from agggen_platform.sweep.config import AshaConfig, Space, SweepConfig, suggest
 
 JOURNAL = "study.journal"
+_STATES = {TrialState.COMPLETE: "finished", TrialState.PRUNED: "stopped", TrialState.FAIL: "failed"}
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A trial to run."""
-
-    number: int
+    number: int  # of the trial to run
     params: dict[str, Scalar]
 
 
@@ -170,13 +171,19 @@ def reason_of(error: BaseException) -> str:
 
 
 def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.Study:
-    """The study of the sweep `name` in its folder, which the caller has claimed; created if it does not exist.
-
-    Raises:
-        ConfigError: the existing study has another `identity` (all settings and data that affect the trials).
-    """
+    """The study of a sweep in its claimed folder, or a new one; raises ConfigError if its `identity` is another."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(storage=_journal(folder / JOURNAL), study_name=name, load_if_exists=True)
+    path = folder / JOURNAL
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Remove the lock and the incomplete line that a killed process may have left: Optuna would wait for the lock for
+    # 30 s, and append to the line.
+    path.with_name(path.name + ".lock").unlink(missing_ok=True)
+    if path.exists():
+        with path.open("rb+") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
     current = json.loads(json.dumps(identity))
     existing = study.user_attrs.get("identity")
     if existing is None:
@@ -189,14 +196,42 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.S
     return study
 
 
-def _journal(path: Path) -> optuna.storages.BaseStorage:
-    """Opens the journal at `path`; removes the lock and the incomplete line that a killed process may have left."""
-    from optuna.storages.journal import JournalFileBackend
+def columns(study: Study) -> list[str]:
+    """The columns of the table of trials."""
+    return ["trial", "state", study.config.metric, "epochs", *study.space, "reason"]
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(path.name + ".lock").unlink(missing_ok=True)  # otherwise Optuna would wait for 30 s
-    if path.exists():
-        with path.open("rb+") as file:
-            content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)  # otherwise Optuna would append to the incomplete line
-    return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+
+def rows(study: Study) -> list[list[object]]:
+    """One row per trial: finished trials from best to worst, then trials stopped early, then failed trials."""
+
+    def value_of(trial: FrozenTrial) -> float | None:
+        return trial.value if trial.state == TrialState.COMPLETE else None  # Optuna gives stopped trials values, too
+
+    def sort_key(trial: FrozenTrial) -> tuple[int, float, int]:
+        return list(_STATES).index(trial.state), value_of(trial) or 0.0, trial.number
+
+    result: list[list[object]] = []
+    for trial in sorted(study.trials(), key=sort_key):
+        values = [_format_value(value) for value in (value_of(trial), *map(trial.params.get, study.space))]
+        epochs, reason = max(trial.intermediate_values, default=0), trial.user_attrs.get("reason", "")
+        result.append([trial.number, _STATES[trial.state], values[0], epochs, *values[1:], reason])
+    return result
+
+
+def table(study: Study) -> str:
+    """The table as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns(study), *rows(study)])
+    return text.getvalue()
+
+
+def description(study: Study) -> str:
+    """The table as Markdown, for the page of the sweep's run in MLflow."""
+    lines: list[list[Any]] = [columns(study), ["---"] * len(columns(study)), *rows(study)]
+    return "\n".join(" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
+
+
+def _format_value(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

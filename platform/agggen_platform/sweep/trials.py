@@ -34,8 +34,7 @@ from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError, nodes, workers_that_fit
 from agggen_platform.ray_private import keep_credentials_from_trials
 from agggen_platform.storage.claim import ClaimedError
-from agggen_platform.sweep.config import SweepError
-from agggen_platform.sweep.space import as_overrides, trial_config
+from agggen_platform.sweep.config import SweepError, as_overrides, trial_config
 from agggen_platform.sweep.study import Study, reason_of
 from agggen_platform.training.job import train_job
 
@@ -65,11 +64,7 @@ class TrialJob:
         on_evaluation: Callable[[TrainingEvent], bool],
         stop: StopRequest | None = None,
     ) -> dict[str, Any]:
-        """Trains or resumes a trial; returns the arguments of `Study.complete`.
-
-        Raises:
-            StoppedError: `on_evaluation` or `stop` stopped the trial.
-        """
+        """Trains or resumes a trial; returns the arguments of `Study.complete`."""
         config = trial_config(self.config, params)
         name = f"{self.sweep}-t{number:03d}"
         settings = "\n".join(f"- `{setting}`" for setting in as_overrides(params))
@@ -208,12 +203,9 @@ class _StudyCallback(tune.Callback):
 def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None]) -> None:
     """Runs the remaining trials on the connected Ray cluster; `on_trial_end` gets the number of each stored trial.
 
-    Raises:
-        ClusterError: the cluster is too small for a trial, or was lost.
-        ConfigError: the cluster has several nodes, but ``storage.url`` is not set.
-        ClaimedError: another process has taken over the sweep.
-        SweepError: the study cannot be read or written.
-        KeyboardInterrupt: after Ctrl-C, once the trials have saved checkpoints; after a second Ctrl-C immediately.
+    Raises ClusterError if the cluster is too small for a trial or was lost, ConfigError if it has several nodes but
+    ``storage.url`` is not set, SweepError if the study cannot be read or written, and after Ctrl-C KeyboardInterrupt,
+    once the trials have saved checkpoints.
     """
     cluster = job.config.cluster
     node_resources = nodes()
@@ -260,10 +252,7 @@ def run_trials(study: Study, job: TrialJob, on_trial_end: Callable[[int], None])
 
 
 def trials_at_once(config: ClusterConfig, nodes: list[dict[str, float]], limit: int = 0) -> int:
-    """The number of concurrent trials on nodes with these resources (``{"CPU": 8.0, "GPU": 1.0}``).
-
-    `limit` is the maximum; 0: as many as fit. If the cluster autoscales, a `limit` above 0 is returned unchanged.
-    """
+    """The number of concurrent trials: `limit` if it is not 0, but without autoscaling at most as many as fit."""
     workers = max(1, config.workers)  # a trial without workers trains in its own process
     n_fitting = workers_that_fit(config.resources_per_worker, nodes) // workers
     if config.autoscaling:

@@ -20,6 +20,9 @@ _WAITING_SECONDS = 60.0  # without a heartbeat: the user is told that the job wa
 _DEAD_SECONDS = 20.0  # without a heartbeat: worker 0 counts as dead
 
 
+MessageKind = Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
+
+
 @dataclass(frozen=True)
 class WorkerMessage:
     """A message of a worker to the job.
@@ -28,7 +31,7 @@ class WorkerMessage:
     failure: the reason; checkpoint: the Unix time of its verification; remark: a text for the user; system: metrics.
     """
 
-    kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
+    kind: MessageKind
     content: Any = None
 
 
@@ -49,7 +52,7 @@ class RunCoordinator:
             self._heartbeat = time.monotonic()
 
     def heartbeat(self) -> bool:
-        """Called by worker 0 at intervals. Returns whether it should stop."""
+        """Called by worker 0; returns whether it should stop."""
         self._heartbeat = time.monotonic()
         return self._stop
 
@@ -148,7 +151,6 @@ class EventSink:
     _final_steps: dict[str, int] = field(default_factory=dict)  # number of updates of each stage that has ended
 
     def send(self, event: TrainingEvent) -> None:
-        """Logs and shows an event; requests a stop of training if `on_evaluation` returns True."""
         self.meter.event(event)
         if event.metrics:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}

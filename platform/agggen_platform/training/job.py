@@ -101,23 +101,18 @@ def train_job(
 ) -> TrainedRun:
     """Trains a model, in this process (``cluster.workers`` 0) or on Ray Train, and logs the run.
 
+    An existing run of this name is resumed; it is returned if it is finished, and replaced if `fresh`.
+
     Args:
-        name: an existing run of this name is resumed, or returned if it is finished.
-        runs_dir: the folder of run logs, and unless ``storage.url`` is set, of all other files of runs.
-        fresh: replace an existing run of this name.
         parent: the name of the parent run, such as a sweep.
         on_evaluation: called with the event of each evaluation; returns True or raises StoppedError to stop the job. If
             it raises StoppedEarlyError, the run's status in MLflow is FINISHED.
-        stop: stops the job when its `ask` is called; in the main thread, SIGINT and SIGTERM do the same.
-        show: called with each event of training.
-        report: called with messages for the user, such as starts of workers and recovered errors.
+        stop: by default a new request; in the main thread, SIGINT and SIGTERM request a stop.
+        show, report: called with each event of training; with messages for the user, such as restarts of workers.
         data: the records of the corpus, if they are loaded already.
 
-    Raises:
-        ConfigError: the name is invalid, or a run of this name has another configuration or other data.
-        ClaimedError: another job works on this run.
-        StoppedError: a signal, `stop` or `on_evaluation` stopped the job; the same call resumes it.
-        TrainingError: training cannot continue.
+    Raises ConfigError for an invalid name, or if a run of this name has another configuration or data; ClaimedError if
+    another job works on it; StoppedError if it was stopped (the same call resumes it); TrainingError if it failed.
     """
     run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)
@@ -189,7 +184,7 @@ def train_job(
 def _from_checkpoints(
     config: JobConfig, prepared: Prepared, checkpoints: CheckpointStore
 ) -> tuple[JointModel, dict[str, float]]:
-    """The trained model and its metrics, as `fit` returns them, from the checkpoints of the workers."""
+    """What `fit` returns, from the checkpoints of the workers."""
     model = new_model(config, prepared)
     metrics: dict[str, float] = {}
     for stage in _STAGES:
@@ -226,7 +221,6 @@ class _Run:
                 folder.delete(name)
 
     def check(self, data: Data) -> None:
-        """Raises ConfigError if a run of this name has another configuration or other data."""
         if content := self.folder.read(_RUN):
             remedy = "another --name, or --fresh"
             check_unchanged(json.loads(content), self._identity(data), f"the run {self.name}", remedy)
@@ -253,13 +247,12 @@ class _Run:
             self.tracker.log_dataset(corpus, split, digest, corpus)
 
     def log_end(self, bundle: Bundle, path: Path, address: str, data: Data) -> None:
-        """Logs the bundle, its metrics, a table of transition probabilities, and a table of texts."""
         tracker, config = self.tracker, self.config
         tracker.log_artifact(path)
         dev_split = f"{config.corpus.name}/{config.corpus.dev}"
         params = flatten(run_config_of(config))
         tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev_split, data.fingerprints[dev_split])
-        self.tracker.log_text(transitions_table(bundle), "transitions.csv")
+        tracker.log_text(transitions_table(bundle), "transitions.csv")
         records = data.samples(_TABLE_TEXTS if config.tracking.samples else 0)
         stage: Stage = "joint" if config.training.joint.epochs else "baseline"
         generations = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
@@ -274,7 +267,7 @@ class _Run:
         return bool(events) and not any(event["event"] == "end" for event in since_bundle)
 
     def finished_run(self) -> TrainedRun | None:
-        """The result of an earlier call if it finished the run; raises BundleError if the bundle was changed."""
+        """The result of an earlier call that finished the run; raises BundleError if the bundle was changed."""
         if self.folder.read(f"{_BUNDLE}/{MANIFEST}") is None:
             return None
         address = self.folder.at(_BUNDLE)

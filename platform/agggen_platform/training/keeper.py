@@ -53,12 +53,11 @@ def _locked(folder: Path) -> Iterator[None]:
 class StoreKeeper:
     """A `Checkpointer` that saves in a `CheckpointStore`; as a context manager, it waits for the last checkpoint.
 
-    A thread stores and verifies copies of the trainer's state. A newer copy replaces a pending one. An error of the
-    thread is raised by the next `save`, or at the end of the block.
+    A thread stores and verifies copies of the trainer's state, and calls `on_saved` after each. A newer copy replaces a
+    pending one. An error of the thread is raised by the next `save`, or at the end of the block.
     """
 
     def __init__(self, store: CheckpointStore, group: WorkerGroup, on_saved: Callable[[], None] = lambda: None) -> None:
-        """`on_saved`: called by the thread after each verified checkpoint."""
         self.store, self.group, self._on_saved = store, group, on_saved
         self._pending: dict[str, Snapshot] = {}  # by stage
         self._condition = threading.Condition()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from agggen.errors import AggGenError, ConfigError, StoppedError, TrainingError
@@ -26,7 +27,7 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking.system import SystemMetrics
-from agggen_platform.training.events import RunCoordinator, WorkerMessage, WorkerMonitor
+from agggen_platform.training.events import MessageKind, RunCoordinator, WorkerMessage, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
@@ -45,7 +46,7 @@ _ENVIRONMENT = {
 
 @contextmanager
 def cluster_for_workers(config: JobConfig) -> Iterator[None]:
-    """Connects to the cluster of `config`; raises ClusterError if the workers do not fit and it does not autoscale."""
+    """Connects to the cluster; raises ClusterError if the workers do not fit and it does not autoscale."""
     settings = config.cluster
     if config.training.device.startswith("cuda") and not settings.gpus_per_worker:
         raise ConfigError(f"training.device={config.training.device} needs cluster.gpus_per_worker above 0")
@@ -71,6 +72,9 @@ class _Task:  # the arguments of `train_on_workers`
     claim: Claim
     coordinator: Any
 
+    def send(self, kind: MessageKind, content: Any = None) -> Any:
+        return self.coordinator.send.remote(WorkerMessage(kind, content))
+
 
 def train_on_workers(
     config: JobConfig,
@@ -86,10 +90,8 @@ def train_on_workers(
     `prepared` is the path of the examples in `folder`, `samples` are records for which texts are generated after each
     epoch; workers check `claim` before they save a checkpoint. Training stops if `stop` returns True or raises.
 
-    Raises:
-        StoppedError: `stop` returned True; the same call resumes training.
-        TrainingError: training cannot continue, or workers died more often than ``cluster.max_failures`` allows.
-        ClusterError: Ray Train itself failed, or the cluster was lost.
+    Raises StoppedError if `stop` returned True (the same call resumes training), TrainingError if training cannot
+    continue or workers died too often, ClusterError if Ray Train itself failed or the cluster was lost.
     """
     import ray
     from ray.exceptions import RayError
@@ -179,6 +181,7 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
         try:
             with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # unused, but required
                 _trainer(task, attempts, scratch).fit()
+            return None
         except WorkerGroupError as error:
             failures = sorted(error.worker_failures.items())
             reasons = "; ".join(f"worker {rank}: {_last_line(failure)}" for rank, failure in failures)
@@ -191,8 +194,6 @@ def _fit_on_workers(task: _Task) -> AggGenError | None:
                 return ClusterError(f"Ray Train failed: {_last_line(error)}")
         except Exception as error:  # Ray Train raises many other types
             return ClusterError(f"Ray Train failed: {_last_line(error)}")
-        else:
-            return None
 
 
 def _trainer(task: _Task, failures: int, scratch: str) -> Any:
@@ -225,7 +226,6 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
 
 
 def _train_loop(loop_config: dict[str, Any]) -> None:
-    """The training of one worker: `agggen.run.fit`, from the newest checkpoint in the run's store."""
     import ray
 
     task: _Task = loop_config["task"]
@@ -233,16 +233,12 @@ def _train_loop(loop_config: dict[str, Any]) -> None:
         return  # a retry would end in the same way
     group = DistributedGroup()
     if group.rank == 0:
-        _send(task, WorkerMessage("attempt"))
+        task.send("attempt")
     try:
         _fit(task, group)
     except Exception as error:
-        ray.get(_send(task, WorkerMessage("failure", f"worker {group.rank}: {_last_line(error)}")))
+        ray.get(task.send("failure", f"worker {group.rank}: {_last_line(error)}"))
         raise
-
-
-def _send(task: _Task, message: WorkerMessage) -> Any:
-    return task.coordinator.send.remote(message)
 
 
 def _fit(task: _Task, group: DistributedGroup) -> None:
@@ -256,21 +252,17 @@ def _fit(task: _Task, group: DistributedGroup) -> None:
     torch.set_num_threads(threads)
     prepared = read_prepared(task.folder, task.prepared)
     writer = SampleWriter(task.samples, prepared.encoder, config.inference)
-    reporter = EventReporter(lambda event: _send(task, WorkerMessage("event", event)), writer)
-    store = CheckpointStore(
-        Folder(task.folder.at("checkpoints")),
-        task.config.storage.keep,
-        lambda message: _send(task, WorkerMessage("remark", message)),
-        task.claim,
-    )
+    reporter = EventReporter(partial(task.send, "event"), writer)
+    folder, keep = Folder(task.folder.at("checkpoints")), task.config.storage.keep
+    store = CheckpointStore(folder, keep, partial(task.send, "remark"), task.claim)
     is_worker_0 = group.rank == 0
     if is_worker_0:
-        _send(task, WorkerMessage("workers", group.size))
+        task.send("workers", group.size)
     try:
         with (
             _heartbeat(task.coordinator, is_worker_0) as stop,
             _gpu_metrics(task, group.rank),
-            StoreKeeper(store, group, lambda: _send(task, WorkerMessage("checkpoint", time.time()))) as keeper,
+            StoreKeeper(store, group, lambda: task.send("checkpoint", time.time())) as keeper,
         ):
             seconds = task.config.storage.checkpoint_seconds
             fit(config, prepared, keeper, [reporter] if is_worker_0 else [], group, stop, seconds)
@@ -287,9 +279,8 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
     """Logs memory and utilisation of this worker's GPUs as ``system/worker-RANK/gpu_...``."""
 
     def send(metrics: Mapping[str, float]) -> None:
-        of_gpus = {name: value for name, value in metrics.items() if "/gpu_" in name}
-        renamed = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in of_gpus.items()}
-        _send(task, WorkerMessage("system", renamed))
+        own_prefix = f"system/worker-{rank}/"
+        task.send("system", {name.replace("system/", own_prefix): metrics[name] for name in metrics if "/gpu_" in name})
 
     gpus = task.config.cluster.gpus_per_worker
     system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, send)

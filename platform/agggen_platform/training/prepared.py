@@ -18,8 +18,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from safetensors.torch import load_file
 
+from agggen.corpora.prepared import check_no_extension_types
 from agggen.corpora.rejects import Reject
 from agggen.datasets import fingerprint_of
 from agggen.encoding import Encoder
@@ -51,10 +54,7 @@ def load_or_prepare(folder: Folder, config: JobConfig, data: Data) -> tuple[Prep
 
 
 def read_prepared(folder: Folder, prefix: str) -> Prepared:
-    """Reads the examples that `load_or_prepare` wrote to the path `prefix` in `folder`.
-
-    Raises CorpusError if a Parquet file has types whose reading could run code.
-    """
+    """Reads the examples that `load_or_prepare` wrote to the path `prefix` in `folder`."""
     content = folder.read(f"{prefix}/{_ENCODER}")
     if content is None:
         raise DamagedError(
@@ -125,9 +125,6 @@ def _write_prepared(folder: Folder, prefix: str, prepared: Prepared) -> None:
 
 
 def _write_examples(path: Path, examples: Sequence[Example]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     integers = pa.list_(pa.int32())
     types = {"id": pa.string(), "facts": pa.list_(integers), "max_size": pa.int32()}
     schema = pa.schema([(field.name, types.get(field.name, integers)) for field in fields(Example)])
@@ -136,11 +133,6 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
 
 
 def _read_examples(path: Path, address: str) -> StoredExamples:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from agggen.corpora.prepared import check_no_extension_types
-
     with pq.ParquetFile(path) as file:
         check_no_extension_types(file.schema_arrow, address)
         examples = StoredExamples(file.read())
@@ -151,8 +143,8 @@ def _read_examples(path: Path, address: str) -> StoredExamples:
 class StoredExamples(Sequence[Example]):
     """Examples in flat arrays, which need a quarter of the memory of tuples; an `Example` is created at each access."""
 
-    def __init__(self, table: Any) -> None:
-        """`table`: a `pyarrow.Table` with a column for each field of `Example`."""
+    def __init__(self, table: pa.Table) -> None:
+        """`table` has a column for each field of `Example`."""
         self._columns = {name: _to_numpy(table[name].combine_chunks()) for name in table.column_names}
         self._size = table.num_rows
 
@@ -168,8 +160,6 @@ class StoredExamples(Sequence[Example]):
 
 def _to_numpy(array: Any) -> Any:
     """A column as a numpy array; a column of lists as a pair: the offsets, and the values converted in the same way."""
-    import pyarrow as pa
-
     if pa.types.is_list(array.type):
         return array.offsets.to_numpy(), _to_numpy(array.values)
     return array.to_numpy(zero_copy_only=False)

@@ -135,9 +135,6 @@ def test_repeated_updates_count_again_but_a_restart_does_not(ray: FakeRay) -> No
     assert ray["training_updates", "r", "joint"] == 40
     assert ray["training_updates", "r", "baseline"] is None
     assert ray["training_progress_ratio", "r", "joint"] == 1, "a stage may end early"
-
-
-def test_training_on_workers_begins_without_any(ray: FakeRay) -> None:
     with TrainingMetrics("r", replace(CONFIG, cluster=ClusterConfig(workers=3))) as meter:
         meter.begin()
     assert (ray["training_workers", "r"], ray["training_workers_wanted", "r"]) == (0, 3)

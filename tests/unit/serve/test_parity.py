@@ -14,7 +14,7 @@ from agggen.bundle import load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.evaluation.held_out import generate_outputs
 from agggen.generation.generator import Generation, Generator, InferenceConfig
-from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.model import BulkConfig
 from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.sharded.shards import Shard
 from tests.command import Run

@@ -10,11 +10,11 @@ import pytest
 from agggen.errors import ConfigError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Phrase
-from agggen_platform.srl.process import AllenNLPError
+from agggen_platform.srl.environment import AllenNLPError
 from agggen_platform.srl.source import AllenNLPFrames
 from agggen_platform.srl.worker import hash_of
 from tests.unit.srl.fakes import Verbs, archive, fake_environment, install_packages, words
-from tests.unit.srl.test_process import is_gone
+from tests.unit.srl.test_environment import is_gone
 
 
 @pytest.fixture
@@ -61,12 +61,6 @@ def test_frames_come_in_the_order_of_the_sentences(make: Make) -> None:
     assert len(recorded_numbers(source, "starts")) == 1
 
 
-def test_batches_have_the_configured_size(make: Make) -> None:
-    source = make(batch_size=4)
-    source.frames([words("a runs")] * 10 + [words("without a verb")])
-    assert recorded_numbers(source, "batches") == [4, 4, 2]
-
-
 @pytest.mark.parametrize(
     ("text", "reason", "starts"),
     [
@@ -101,8 +95,10 @@ def test_a_worker_that_dies_repeatedly_is_an_error(make: Make) -> None:
     assert len(recorded_numbers(source, "starts")) == 3
 
 
-def test_a_failure_of_the_worker_is_an_error(make: Make) -> None:
-    source = make()
+def test_batches_have_the_configured_size_and_a_failure_of_one_is_an_error(make: Make) -> None:
+    source = make(batch_size=4)
+    source.frames([words("a runs")] * 10 + [words("without a verb")])
+    assert recorded_numbers(source, "batches") == [4, 4, 2]
     with pytest.raises(AllenNLPError, match="the AllenNLP worker failed: KeyError: 'tags'"):
         source.frames([words("FAIL runs")])
     assert source.frames([words("a runs")]) == [frame_at(1)]

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from agggen_platform.srl.environment import WORKER
-from agggen_platform.srl.process import JsonLinesProcess
+from agggen_platform.srl.environment import WORKER, JsonLinesProcess
 from agggen_platform.srl.worker import hash_of
 from tests.processes import until
 from tests.unit.srl.fakes import archive, install_fakes
-from tests.unit.srl.test_process import is_gone
+from tests.unit.srl.test_environment import is_gone
 
 
 @pytest.fixture
@@ -106,7 +105,7 @@ def test_the_hash_of_a_folder_covers_its_files_and_their_names(tmp_path: Path) -
 def test_the_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     """Even if a fork of that process keeps the pipe to its input open."""
     code = (
-        "import os, sys, time\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
+        "import os, sys, time\nfrom agggen_platform.srl.environment import JsonLinesProcess\n"
         f"worker = JsonLinesProcess([sys.executable, '-I', {str(WORKER)!r}, str(os.getpid())], dict(os.environ))\n"
         "pid = os.fork()\nif pid == 0: time.sleep(600); os._exit(0)\n"
         "print(worker.pid, pid, flush=True)\ntime.sleep(600)"

@@ -13,9 +13,8 @@ from agggen.training.data import StartBundle
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.registry import Registry, resolve
-from agggen_platform.sweep.config import MEASURES, SPACES, SweepConfig
+from agggen_platform.sweep.config import MEASURES, SPACES, SweepConfig, parse_space
 from agggen_platform.sweep.job import _identity
-from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.sweep.trials import trials_at_once
 from agggen_platform.training.job import train_job
@@ -126,10 +125,7 @@ def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeyp
     [
         (["elements", "--space", "predicate-size"], "no preset is called 'predicate-size'; did you mean"),
         (["element"], "did you mean elements?"),
-        (
-            ["elements", "model.predicate_dim=8"],
-            "'model.predicate_dim' is set by an override and searched by the space",
-        ),
+        (["elements", "model.predicate_dim=8"], "'model.predicate_dim' is set by an override and searched"),
         (["elements", "training.joint.epochs=0"], "no trial can report joint/dev_loss"),
         (["elements", "tracking.uri=http://127.0.0.1:9"], "set storage.url to s3://bucket/prefix, or do not register"),
         (["elements", "--runs", "s3://b/runs"], "s3://b/runs is not a folder of this machine"),
