@@ -63,8 +63,7 @@ class DistributedGroup(WorkerGroup):
 def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
     """The indices of the examples of worker `rank`: a contiguous part with about 1 / `size` of the cost; may be empty.
 
-    Since a batch is sorted by size, contiguous parts need little padding. An example belongs to the worker whose part
-    of the cumulative cost contains the midpoint of the example's cost.
+    An example belongs to the worker whose part of the cumulative cost contains the midpoint of the example's cost.
     """
     total_cost, cumulative_cost = sum(costs) or 1, 0.0
     owners = []
@@ -75,11 +74,7 @@ def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
 
 
 def all_reduce_gradients(model: nn.Module, group: WorkerGroup) -> None:
-    """Replaces each gradient by its sum over the workers, in one all-reduce.
-
-    A missing gradient counts as zeros. If no worker has a gradient of a parameter, it stays None, so that the optimiser
-    skips the parameter.
-    """
+    """Replaces each gradient by its sum over the workers; it stays None if no worker has one."""
     if group.size == 1:
         return
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -8,10 +8,7 @@ _MIN_PER_EPOCH = 200  # training texts; with fewer, a model forgets more
 
 
 def replayed_per_epoch(n_new: int, share: float) -> int:
-    """The number of old texts in an epoch with `n_new` new texts: the fraction `share` of all texts, at least 200.
-
-    0 if `share` is 0.
-    """
+    """The number of old texts in an epoch: the fraction `share` of all texts, at least 200, but 0 if `share` is 0."""
     return max(round(n_new * share / (1 - share)), _MIN_PER_EPOCH) if share else 0
 
 

@@ -18,13 +18,12 @@ from agggen.text.tokenise import JOINER
 from agggen.text.vocabulary import SPECIALS
 from agggen.verification.values import FUNCTION_WORDS
 
-Name = tuple[int, ...]
-"""The token ids of a subject or object. In a replacement, the k-th out-of-vocabulary word has the id -k."""
+Name = tuple[int, ...]  # the token ids of a subject or object
 Substitute = Callable[[Example, random.Random], Example]
 
+# Fractions of replacements by names of the same predicate and role, by out-of-vocabulary words, and by a capitalised
+# word of texts, so that a model copies the symbol "At" instead of starting a sentence; the others are random names.
 _SAME_PREDICATE_SHARE, _UNSEEN_SHARE, _CAPITALISED_SHARE = 0.6, 0.2, 0.1
-"""Fractions of replacements by names of the same predicate and role, by out-of-vocabulary words, and by a capitalised
-word of texts, so that a model copies the symbol "At" instead of starting a sentence; the others are random names."""
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probability: float) -> Substitute:

@@ -163,8 +163,7 @@ def texts_of(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, i
     model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
     settings = config.training.joint
     batches = Trainer(model, prepared.train, prepared.dev, "joint", settings, config.training.seed)._batches(0)
-    groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
-    sizes = [sum(map(len, group)) for group in groups]
+    sizes = [len(batch) for batch in batches]
     if updates > len(sizes):
         raise SystemExit(f"an epoch has only {len(sizes)} updates; increase --records")
     return {end: sum(sizes[end - WINDOW : end]) for end in range(WINDOW, updates + 1, WINDOW)}

@@ -1,17 +1,15 @@
-"""The plan distribution p(z | x): comparison with enumeration, sampling, and proofs of optimality."""
+"""The plan distribution p(z | x): comparison with enumeration, sampling, and plans of large records."""
 
 import math
 from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agggen.errors import PlanError
-from agggen.planning import IndexPlan, PlanDistribution, PlanScores, bounded, exact
-from agggen.planning.bounded import beam_plans, search
-from agggen.planning.exact import is_exact, k_best, sample
+from agggen.planning import IndexPlan, PlanDistribution, PlanScores
+from agggen.planning.bounded import beam_plans
+from agggen.planning.exact import is_exact, sample
 from agggen.planning.scores import plan_score
 from tests.unit.test_planning import all_plans, chain_score, make_scores
 
@@ -30,8 +28,8 @@ def test_probabilities_equal_enumeration(level: int | None, reward: float) -> No
     scores = make_scores(3, 4, 3)
     distribution = PlanDistribution(4, scores, level=level, reward=reward)
     expected = enumerated(scores, level or 3, reward)
-    plans, proven = distribution.k_best(10_000)
-    assert proven and {plan.states for plan in plans} == set(expected)
+    plans, exact = distribution.k_best(10_000)
+    assert exact and {plan.states for plan in plans} == set(expected)
     for plan in plans:
         assert plan.log_probability == pytest.approx(math.log(expected[plan.states]), abs=1e-9)
         assert plan.score == plan.log_probability == distribution.scored(plan.states).log_probability
@@ -103,43 +101,17 @@ def test_sampling_is_reproducible_and_needs_exact_tables() -> None:
         sample(make_scores(1, 20, 1), 1, np.random.default_rng(1))
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(2, 6), largest=st.integers(1, 3), k=st.integers(1, 6))
-@settings(max_examples=80, deadline=None)
-def test_proven_plans_equal_exact_planning(seed: int, n: int, largest: int, k: int) -> None:
-    """Exact planning, with which the results are compared, is disabled during the search."""
-    scores = make_scores(seed, n, largest)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(exact, "MAX_TRANSITIONS", 0)
-        plans, proven = search(scores, k)
-        prefix_plans, prefix_proven = search(scores, 1, prefix=((n - 1,),))
-    expected = k_best(scores, k)
-    assert [plan.score for plan in plans] == pytest.approx([plan.score for plan in expected[: len(plans)]], abs=1e-9)
-    if proven:
-        assert [plan.states for plan in plans] == [plan.states for plan in expected]
-    if prefix_proven:
-        assert prefix_plans[0].states == k_best(scores, 1, prefix=((n - 1,),))[0].states
-
-
-def test_plans_of_large_records_may_be_proven_but_have_no_probability() -> None:
-    proofs = 0
-    for seed in range(5):
-        scores = make_scores(seed, 15, 2)
-        assert not is_exact(scores)
-        distribution = PlanDistribution(15, scores)
-        plans, proven = distribution.k_best(2)
-        proofs += proven
-        for plan in plans:
-            assert plan.log_probability is None
-            assert plan.score == pytest.approx(plan_score(scores, plan.states))
-            assert sorted(index for group in plan.states for index in group) == list(range(15))
-        wide = beam_plans(scores, 2, width=2000)
-        assert plans[0].score >= wide[0].score - 1e-9 or not proven
-    assert proofs
-
-
-def test_without_a_proof_the_plans_of_the_beam_are_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "MAX_EXPANSIONS", 0)
+def test_plans_of_large_records_are_those_of_the_beam_and_have_no_probability() -> None:
     scores = make_scores(1, 15, 2)
-    plans, proven = PlanDistribution(15, scores).k_best(3)
-    assert not proven
+    assert not is_exact(scores)
+    distribution = PlanDistribution(15, scores)
+    plans, exact = distribution.k_best(3)
+    assert not exact
     assert [plan.states for plan in plans] == [plan.states for plan in beam_plans(scores, 3)]
+    completed = distribution.complete(((14,), (3, 0)))
+    for states in (plans[0].states, completed):
+        assert sorted(index for group in states for index in group) == list(range(15))
+    assert completed[:2] == ((14,), (3, 0))
+    for plan in plans:
+        assert plan.log_probability is None
+        assert plan.score == pytest.approx(plan_score(scores, plan.states))
