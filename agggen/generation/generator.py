@@ -36,8 +36,7 @@ __all__ = ["AlignedText", "Candidates", "Generation", "Generator", "InferenceCon
 
 _ALIGN_BATCH = 16
 _FULL_STOP = f"{JOINER}."
-_Segment = tuple[tuple[int, ...], list[str], bool]
-"""A fact of a text: the indices of its triples, its tokens, and whether it is a fallback."""
+_Segment = tuple[tuple[int, ...], list[str], bool]  # a fact's triple indices, its tokens, and whether it is a fallback
 
 
 class Generator:
@@ -96,11 +95,8 @@ class Generator:
     ) -> list[list[Generation]]:
         """At most `counts` texts of each record, under its plans from `Planner.candidates`, best first.
 
-        With ``verify=strict``, the first search is unconstrained; if too few texts pass the check, a constrained search
-        follows. A fact without a passing hypothesis becomes a fallback: a sentence of the training texts or a plain
-        clause. Predicates unknown from training always get a fallback.
-
-        Records with the same search settings are decoded in batches. Results do not depend on batch composition, up to
+        Facts without a hypothesis that passes the check, and predicates unknown from training, get a fallback: a
+        sentence of the training texts or a plain clause. Results do not depend on batch composition, up to
         floating-point rounding.
         """
         items = [self._request(*arguments) for arguments in zip(records, candidates, counts, configs, strict=True)]
@@ -268,10 +264,7 @@ class Generator:
         return repeatable.to(self.device)
 
     def accepts(self, record: Record, text: Generation) -> bool:
-        """Whether the constrained search could return `text`: neither the text nor a single fact has a fault.
-
-        False for a record with predicates unknown from training.
-        """
+        """Whether the constrained search could return `text`: no fact has a fault, and all predicates are known."""
         if not text.fulfilled or self.encoder.unknown_predicates(record):
             return False
         example = self.encoder.example(record, [text.text[fact.start : fact.end] for fact in text.facts])

@@ -20,12 +20,10 @@ from agggen.model.batch import Example
 from agggen.planning import IndexPlan, ScoredPlan, restricted
 from agggen.records import Record
 
-_MAX_LENGTH_RATIO = 1.25
-"""Pruning assumes that a record's further texts are at most this many times as long as its first text."""
-_LOG_P_RATIO = 0.5
-"""Pruning assumes that the log-probability per triple of further texts is at most this multiple of the first text's."""
-_REJECTED_MARGIN = 1.0
-"""An accepted text is not useful if its score is more than this below that of enough rejected texts."""
+# Pruning assumes that a record's further texts have at most these multiples of the length, and of the log-probability
+# per triple, of its first text.
+_MAX_LENGTH_RATIO, _LOG_P_RATIO = 1.25, 0.5
+_REJECTED_MARGIN = 1.0  # an accepted text is not useful if its score is this far below that of enough rejected texts
 
 
 @dataclass

@@ -23,11 +23,11 @@ from agggen.errors import ConfigError, check_below_one, check_minima
 from agggen.model.batch import END, PAD, UNK, Batch, alignment_violations, allowed_sets, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
-from agggen.model.tensors import full_precision, largest
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoids
-from agggen.model.transitions import Transitions, TransitionScores, Variant
+from agggen.model.transitions import Transitions, TransitionScores, Variant, full_precision
 
 _MAX_POSITIONS = 4096  # padded positions per call of the decoder
+_BLOCK = 64  # values per block in `largest`
 _MAX_HISTORY = 1 << 16  # padded history positions per call of the decoder; each row has a copy of its history
 
 
@@ -348,3 +348,17 @@ def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -
             chunks.append(order[begin:end])
             begin, longest = end, start
     return [*chunks, order[begin:]] if lengths else chunks
+
+
+def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`topk` along the last dimension, twice as fast: only the k blocks with the largest maxima are searched."""
+    n = values.shape[-1]
+    n_blocked = n - n % _BLOCK
+    if k * _BLOCK * 4 > n:
+        return values.topk(k, -1)
+    blocks = values[..., :n_blocked].unflatten(-1, (-1, _BLOCK))
+    _, block = blocks.amax(-1).topk(k, -1)
+    candidates = blocks.gather(-2, block[..., None].expand(*block.shape, _BLOCK)).flatten(-2)
+    top, position = torch.cat((candidates, values[..., n_blocked:]), -1).topk(k, -1)
+    begin = block.gather(-1, (position // _BLOCK).clamp(max=k - 1)) * _BLOCK
+    return top, torch.where(position < k * _BLOCK, begin + position % _BLOCK, position - k * _BLOCK + n_blocked)

@@ -205,10 +205,7 @@ class Decoder(nn.Module):
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Sinusoidal position encodings (length, width) of Vaswani et al. 2017, section 3.5."""
+    """Sinusoidal position encodings (length, width) of Vaswani et al. 2017, section 3.5; `width` is even."""
     position = torch.arange(length, dtype=torch.float32)[:, None]
     rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000.0) / width))
-    table = torch.zeros(length, width)
-    table[:, 0::2] = torch.sin(position * rate)
-    table[:, 1::2] = torch.cos(position * rate)[:, : width // 2]
-    return table
+    return torch.stack((torch.sin(position * rate), torch.cos(position * rate)), 2).flatten(1)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from agggen.model.lattice import IMPOSSIBLE, Lattice
-from agggen.model.tensors import full_precision
 
 Variant = Literal["normalised", "paper"]
 _STOP_SIZES = 16  # rows of `Transitions.stop_by_size`; records with more triples use the last row
@@ -102,6 +101,11 @@ class Transitions(nn.Module):
         facts = torch.arange(n_facts, device=lengths.device)
         ones = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
         return ones + (self.inner_exponent - 1) * (facts < lengths[:, None] - 1)
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """Converts half-precision scores to float32 for log-probabilities; float64 is unchanged."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _log_softmax(logits: Tensor, mask: Tensor) -> Tensor:

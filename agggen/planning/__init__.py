@@ -5,10 +5,10 @@ samples plans by dynamic programming, `bounded` uses a beam search for larger re
 with its ablations.
 """
 
-from agggen.planning.control import named_plan as named_plan
-from agggen.planning.control import resolve_plan as resolve_plan
 from agggen.planning.distribution import PlanDistribution as PlanDistribution
 from agggen.planning.scores import IndexPlan as IndexPlan
 from agggen.planning.scores import PlanScores as PlanScores
 from agggen.planning.scores import ScoredPlan as ScoredPlan
+from agggen.planning.scores import named_plan as named_plan
+from agggen.planning.scores import resolve_plan as resolve_plan
 from agggen.planning.scores import restricted as restricted

@@ -16,9 +16,9 @@ from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import AggGenError, ConfigError, TrainingError
 from agggen.records import Record
 from agggen.run import RunConfig, initial_weights
+from agggen.training.batches import replayed_per_epoch
 from agggen.training.choice import corpus_overrides
 from agggen.training.data import Data, bundle_folder, training_data, training_dataset
-from agggen.training.replay import replayed_per_epoch
 
 C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]

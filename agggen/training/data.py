@@ -38,7 +38,7 @@ class Data:
     segmenter: str  # the fingerprint of the segmenter, or ``corpus`` if the corpus has facts
     # Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits:
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
-    replay: list[Record] = field(default_factory=list)  # records whose texts are replayed (`agggen.training.replay`)
+    replay: list[Record] = field(default_factory=list)  # records whose texts are replayed (`training.batches`)
     start: StartBundle | None = None  # the bundle of the initial weights; None: random weights
 
     @property

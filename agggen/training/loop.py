@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -256,14 +256,13 @@ class Trainer:
             yield from map(self._prepare, remaining, steps)
             return
         with ThreadPoolExecutor(1) as background:
-            current: Future[_Update] | None = None
-            for arguments in zip(remaining, steps, strict=True):
-                following = background.submit(self._prepare, *arguments)
-                if current:
-                    yield current.result()
-                current = following
-            if current:
+            arguments = zip(remaining, steps, strict=True)
+            submitted = (background.submit(self._prepare, *update) for update in arguments)
+            current = next(submitted, None)
+            while current:
+                following = next(submitted, None)  # is prepared while the caller uses the current input
                 yield current.result()
+                current = following
 
     def _must_stop(self) -> bool:
         self.stop_requested = self.group.any(self.stop_requested or self._stop())

@@ -6,7 +6,7 @@ index, a copy to main memory) fail here; on a GPU, they would wait for its queue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -69,18 +69,3 @@ def test_updates_prepared_in_the_background_equal_those_of_a_cpu() -> None:
         assert torch.equal(update.batch.on_cpu.targets, cpu_update.batch.targets)
     on_meta.progress.batch = len(batches)
     assert list(on_meta._updates(batches)) == []
-
-
-@pytest.mark.parametrize(
-    "waits",
-    [
-        lambda x: x.sum().item(),
-        lambda x: x.nonzero(),
-        lambda x: x + torch.ones(3),
-        lambda x: torch.ones(3).to("meta"),
-    ],
-)
-def test_operations_that_wait_or_mix_devices_are_detected(waits: Callable[[Tensor], Any]) -> None:
-    x = torch.ones(3, device="meta")
-    with pytest.raises((RuntimeError, NotImplementedError, AssertionError)), OneDevice():
-        waits(x)

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from agggen.errors import TrainingError
 from agggen.model.batch import Example, collate
 from agggen.training.callbacks import Callback, CheckpointEvery, Metrics
 from agggen.training.checkpoints import FileCheckpointer
-from agggen.training.loop import Stage, Trainer, deterministic
+from agggen.training.loop import Stage, Trainer
 from agggen.training.stopping import StopRequest
 from tests.unit.model.enumeration import random_example, tiny_model
 from tests.unit.toy_training import (
@@ -221,31 +220,9 @@ def test_a_stage_needs_texts(train: list[Example], dev: list[Example]) -> None:
         trainer(train=train, dev=dev)
 
 
-# --- the order of sums ---
-
-
-def test_gradients_are_summed_in_the_same_order_every_time() -> None:
-    """PyTorch's default order of sums varies between passes on two threads."""
-    generator = torch.Generator().manual_seed(1)
-    values = torch.randn(2, 4, 30, 64, generator=generator).requires_grad_()
-    factors, rows = torch.randn(500, 4, 30, 64, generator=generator), torch.randint(2, (500,), generator=generator)
-
-    def gradient() -> Tensor:
-        (result,) = torch.autograd.grad((values[rows] * factors).sum(), values)
-        return result
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with deterministic(torch.device("cpu")):
-            first = gradient()
-            assert all(torch.equal(first, gradient()) for _ in range(20))
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_updates_are_deterministic_and_the_setting_is_restored(stage: Stage) -> None:
+    """By default, threads sum gradients in any order."""
     deterministic: list[bool] = []
     record = callback(on_update=lambda trainer: deterministic.append(torch.are_deterministic_algorithms_enabled()))
     trainer(stage, callbacks=[record]).run()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, collate
+from agggen.model.joint import largest
 from agggen.model.lattice import IMPOSSIBLE
-from agggen.model.tensors import largest
 from tests.unit.model.enumeration import OTHER_WORDS, TokenwiseEmission, random_example, tiny_model
 
 
