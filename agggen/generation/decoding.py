@@ -60,9 +60,9 @@ def decode_facts(
     A fact is finished (1) when it has K finished hypotheses and no active hypothesis would have a better score if it
     ended next, (2) when no hypothesis can reach `min_log_p`, or (3) at the maximum length.
 
-    With `constrain`, a hypothesis can only end if it is probable enough and passes the fact's constraint. A fact is
-    also finished when the unconstrained search would have ended and either no active hypothesis can exceed the score of
-    the best finished one or `PATIENCE` words have followed. A fact without a finished hypothesis gets the fallback.
+    With `constrain`, a hypothesis can only end if it is probable enough and passes the constraint. A fact is also
+    finished when the unconstrained search would have ended and either no active hypothesis can exceed the score of the
+    best finished one or `PATIENCE` words have followed; without a finished hypothesis, it gets the fallback.
     """
     k, max_words = config.beam, config.max_fact_tokens
     batches: list[FinishedFacts] = []

@@ -276,12 +276,9 @@ class Generator:
 
     @torch.no_grad()
     def align(self, records: Sequence[Record], facts: Sequence[Sequence[str]]) -> list[AlignedText]:
-        """Viterbi alignment: the most likely group of each of the facts, the text's segments (paper, section 5.3).
-
-        A fact in which no word begins has the empty group.
-
-        Raises:
-            RecordError: a record has too many triples, or a text contains no words.
+        """Viterbi alignment: the most likely group of each of the facts, the text's segments (paper, section 5.3); the
+        empty group for a fact in which no word begins. Raises RecordError if a record has too many triples, or a text
+        contains no words.
         """
         for record in records:
             check_size(record)

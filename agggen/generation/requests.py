@@ -1,9 +1,8 @@
-"""Requests to the generator: a record, its plans, and its texts so far.
+"""Requests to the generator (METHOD 10 in agggen/README.md).
 
-With ``verify=strict``, the first search is unconstrained. A text is accepted if all its facts pass their constraints.
-If too few texts of the first plan are accepted, the other plans are pruned at the first fact without a passing
-hypothesis. If still too few texts are accepted, a constrained search follows: under the plan of the best text, and
-under the other plans if this plan leads to fallbacks (METHOD 10 in agggen/README.md).
+With ``verify=strict``, the first search is unconstrained. If too few texts of the first plan are accepted, the other
+plans are pruned at the first fact without a passing hypothesis. If still too few texts are accepted, a constrained
+search follows: under the plan of the best text, and under the other plans if this plan leads to fallbacks.
 """
 
 import math

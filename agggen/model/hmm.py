@@ -68,6 +68,6 @@ def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
 
 
 def viterbi(potentials: Potentials, lattice: Lattice) -> tuple[Tensor, Tensor]:
-    """The best state sequence: log-potential (B,) and states (B, T) (gradient 1), -1 beyond a text's length."""
+    """The best state sequence: log-potential (B,) and states (B, T), whose gradient is 1; -1 beyond a text's length."""
     total, path = _node_gradient(potentials, lattice, lambda messages, dim: messages.max(dim).values)
     return total, torch.where(path.sum(-1) > 0.5, path.argmax(-1), -1)

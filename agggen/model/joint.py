@@ -27,7 +27,6 @@ from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoid
 from agggen.model.transitions import Transitions, TransitionScores, Variant, full_precision
 
 _MAX_POSITIONS = 4096  # padded positions per call of the decoder
-_BLOCK = 64  # values per block in `largest`
 _MAX_HISTORY = 1 << 16  # padded history positions per call of the decoder; each row has a copy of its history
 
 
@@ -231,7 +230,7 @@ class JointModel(nn.Module):
         if forbidden_in_row is not None:
             generated.masked_fill_(forbidden_in_row[:, None, : self.n_output], IMPOSSIBLE)
             source_log_p.masked_fill_(forbidden_in_row.gather(1, ids)[:, None], IMPOSSIBLE)
-        log_p, words = largest(generated, min(k, self.n_output))
+        log_p, words = generated.topk(min(k, self.n_output), -1)
         log_p = torch.cat((log_p + log_generate[..., None], source_log_p), 2)
         return log_p, torch.cat((words, ids[:, None].expand_as(source_log_p)), 2), end_log_p
 
@@ -348,17 +347,3 @@ def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -
             chunks.append(order[begin:end])
             begin, longest = end, start
     return [*chunks, order[begin:]] if lengths else chunks
-
-
-def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk` along the last dimension, twice as fast: only the k blocks with the largest maxima are searched."""
-    n = values.shape[-1]
-    n_blocked = n - n % _BLOCK
-    if k * _BLOCK * 4 > n:
-        return values.topk(k, -1)
-    blocks = values[..., :n_blocked].unflatten(-1, (-1, _BLOCK))
-    _, block = blocks.amax(-1).topk(k, -1)
-    candidates = blocks.gather(-2, block[..., None].expand(*block.shape, _BLOCK)).flatten(-2)
-    top, position = torch.cat((candidates, values[..., n_blocked:]), -1).topk(k, -1)
-    begin = block.gather(-1, (position // _BLOCK).clamp(max=k - 1)) * _BLOCK
-    return top, torch.where(position < k * _BLOCK, begin + position % _BLOCK, position - k * _BLOCK + n_blocked)

@@ -1,7 +1,7 @@
 """Transformer encoder and decoder (Vaswani et al. 2017) with key-value caches and a cross-attention mask per row.
 
-Layers normalise before each block (pre-norm) and positions are sinusoidal. Dropout is not applied to attention weights,
-so that fused attention kernels can be used. See `agggen.model` for the shape legend.
+Layers normalise before each block (pre-norm). Dropout is not applied to attention weights, so that fused attention
+kernels can be used. See `agggen.model` for the shape legend.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batches of examples of similar size under a cost budget, determined by seed and epoch; replay.
+"""Batches of examples of similar size under a cost budget, determined by seed and epoch.
 
-Replay mixes old texts into the texts of a new domain, against catastrophic forgetting: each epoch has all new texts and
-different old texts. With the same few old texts in all epochs, a model overfits them and forgets the rest.
+Replay mixes old texts into those of a new domain, against catastrophic forgetting; with the same few old texts in all
+epochs, a model would overfit them and forget the rest.
 """
 
 import hashlib

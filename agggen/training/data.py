@@ -67,9 +67,7 @@ def training_dataset(source: Any, **options: Any) -> Dataset:
 def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Dataset | None = None) -> Data:
     """The configuration's corpus (or `dataset`, if it is already loaded) and the segmenter of its texts.
 
-    Raises:
-        CorpusError: the corpus is missing, or more than `max_reject_share` of a split is rejected.
-        AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
+    Raises CorpusError if the corpus is missing, or more than `max_reject_share` of a split is rejected.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     names = dict.fromkeys((corpus.train, corpus.dev))

@@ -1,9 +1,8 @@
 """Data-parallel training: collective operations of workers, and the partition of a batch among them.
 
-The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its part
-of the batch, divided by the scored positions of the complete batch; the sum of the gradients is then the gradient of
-the complete batch. DistributedDataParallel is not used, since it requires that every `forward` uses all parameters;
-here a stage uses only some parameters, and a worker's part may be empty.
+Each worker back-propagates the summed loss of its part of the batch, divided by the scored positions of the complete
+batch. DistributedDataParallel requires that every `forward` uses all parameters; here a stage uses only some of them,
+and a worker's part may be empty.
 """
 
 from collections.abc import Sequence

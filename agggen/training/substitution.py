@@ -27,10 +27,8 @@ _SAME_PREDICATE_SHARE, _UNSEEN_SHARE, _CAPITALISED_SHARE = 0.6, 0.2, 0.1
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probability: float) -> Substitute:
-    """A function that replaces each name of an example with the given probability by a name of `examples`.
-
-    A name is kept if the text does not contain it completely, or contains one of its content words outside names: after
-    a replacement, the text would contain a word that is not in the record.
+    """A function that replaces each name of an example with the given probability by a name of `examples`, unless the
+    text does not contain it completely, or contains one of its content words outside names.
     """
     n_words = len(vocabulary)
     function_ids = frozenset(
