@@ -30,9 +30,7 @@ def fallback_sentence(checker: Checker, triple: Triple) -> str:
 
 
 def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
-    """Candidates for `fallback_sentence`, best first: the predicate's most frequent training sentence, a plain clause,
-    and learned phrases of truth values ("Aromi is not family friendly.").
-    """
+    """Candidates for `fallback_sentence`, best first: training sentence, plain clause, phrases of truth values."""
     template, articles = checker.lexicon.template(triple.predicate, triple.object), checker.lexicon.articles
     from_template = []
     if template is not None and triple.subject != NO_SUBJECT and _fits(template, triple.object):

@@ -12,9 +12,7 @@ from agggen.planning.scores import IndexPlan, IndexState, PlanScores, ScoredPlan
 
 
 def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float]]:
-    """Input ordering: orders of all predicates by beam search under p_in (normalised over the unused predicates), with
-    their log-probabilities, best first.
-    """
+    """Input ordering: the best orders of all predicates by beam search under p_in, with their log-probabilities."""
     n = scores.n_predicates
     first = np.argsort(-scores.inside_start, kind="stable")[:beam]
     orders = first[:, None]  # (beam, predicates so far)

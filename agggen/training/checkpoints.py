@@ -86,9 +86,7 @@ def _identity(trainer: Trainer) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path, trainer: Trainer) -> None:
-    """Restores the state of a checkpoint; TrainingError if it is damaged, or of another stage, seed, configuration,
-    model or corpus.
-    """
+    """Restores a checkpoint; TrainingError if it is damaged or has another stage, seed, setting, model or corpus."""
     from safetensors import SafetensorError, safe_open
 
     try:

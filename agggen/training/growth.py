@@ -20,9 +20,7 @@ from agggen.text import Vocabulary
 
 
 def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tuple[Encoder, dict[str, Tensor]]:
-    """The encoder and weights of `bundle`, extended by the predicates of `records` and the words that occur in them at
-    least `min_count` times. The bundle is not changed.
-    """
+    """The bundle's encoder and weights, extended by the predicates of `records` and words with `min_count` mentions."""
     encoder, weights = bundle.encoder, dict(bundle.model.state_dict())
     vocabulary = encoder.vocabulary.grown(records, min_count)
     index_of = {word: index for index, word in enumerate(encoder.vocabulary.words)}
