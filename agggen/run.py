@@ -23,11 +23,11 @@ from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
+from agggen.training.batches import epoch_examples
 from agggen.training.callbacks import Callback, Checkpointer, CheckpointEvery
 from agggen.training.distributed import SINGLE_WORKER, WorkerGroup
 from agggen.training.growth import grown
 from agggen.training.loop import Precision, Stage, StageConfig, Trainer, isolated_randomness
-from agggen.training.replay import epoch_examples
 from agggen.training.substitution import substitution
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
@@ -140,7 +140,7 @@ class Prepared:
     train: Sequence[Example]
     dev: Sequence[Example]
     segmenter: str  # the segmenter's fingerprint, or "corpus"
-    n_replayed: int = 0  # number of old texts, the last examples of `train` (`agggen.training.replay`)
+    n_replayed: int = 0  # number of old texts, the last examples of `train` (`training.batches`)
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts, or the lexicon of `start`
     start: dict[str, Tensor] = field(default_factory=dict)  # initial weights by name; weights not listed are random

@@ -1,7 +1,5 @@
-"""Minimum Bayes risk decoding (Kumar and Byrne 2004): ranks texts by their similarity to the record's other texts.
-
-All sufficiently probable texts of all plans are samples. Texts are ranked by their number of faults and fallbacks, then
-by their mean similarity to the samples, weighted by the samples' scores.
+"""Minimum Bayes risk decoding (Kumar and Byrne 2004): ranks texts of a record by faults and fallbacks, then by their
+mean similarity to all sufficiently probable texts of all plans (samples), weighted by the samples' scores.
 """
 
 import math
@@ -12,12 +10,10 @@ from agggen.generation.results import Generation
 from agggen.text.tokenise import tokenise
 
 TEMPERATURE = 0.5  # the weights of the samples are softmax(score / TEMPERATURE)
-MARGIN = 0.4
-"""Texts whose score is more than this below the best (if n texts are returned, the n-th best) are not samples."""
+MARGIN = 0.4  # texts whose score is more than this below the best (of n texts: the n-th best) are not samples
 _MAX_N = 4
 
-NGrams = list[set[tuple[object, ...]]]
-"""The n-grams of a text, for n = 1 to 4; the k-th occurrence of an n-gram is (n-gram, k)."""
+NGrams = list[set[tuple[object, ...]]]  # for n = 1 to 4; the k-th occurrence of an n-gram is (n-gram, k)
 
 
 def by_consensus(texts: Sequence[Generation], other_samples: Sequence[Generation] = ()) -> list[Generation]:

@@ -1,7 +1,6 @@
-"""Lexical constraints on the words of a fact, for the beam search.
+"""Lexical constraints on the words of a fact, for the beam search (cf. Hokamp and Liu 2017, Post and Vilar 2018).
 
-As in Hokamp and Liu (2017) and Post and Vilar (2018), the output must contain certain phrases: the values of the
-record. Words that the triples of the fact do not license are forbidden. A partially generated value must be completed
+Words that the triples of the fact do not license are forbidden. A partially generated value must be completed
 (``Jöns`` by ``Jacob``, then ``Berzelius``). A fact can only end if every value that is not ``paraphrasable`` has
 occurred and ``Constraint.judge`` accepts the words.
 """
@@ -56,10 +55,8 @@ class Constraint:
         return frozenset(word for spellings in self.values for spelling in spellings for word in spelling)
 
     def fallback_after(self, texts: Iterable[Sequence[int]]) -> tuple[int | None, list[int]]:
-        """The index of the text to which the fallback is appended, and the words to append.
-
-        The text is the first (if any) whose last sentence has ended, or can end with a full stop, which then precedes
-        the fallback. The texts are ids of marks and words.
+        """The index of the text (ids of marks and words) to which the fallback is appended, and the appended words: the
+        first text, if any, whose last sentence has ended or can end with a full stop, which precedes the fallback.
         """
         full_stop = [] if self.full_stop is None else [self.full_stop]
         for index, text in enumerate(texts):

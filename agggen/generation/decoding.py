@@ -20,20 +20,15 @@ from agggen.model.transformer import Cache
 
 Constrain = Callable[[PlanPrefix], Constraint]
 PATIENCE = 8  # maximum number of words that the constrained search adds after the unconstrained search would have ended
-FALLBACK_WORD_LOG_P = -1.0
-"""The assumed log-probability per word of a fallback, similar to that of generated words: scores stay comparable."""
-UNFINISHED_LOG_P = -40.0
-"""Added to the log-probability of a fallback after an incomplete sentence, so that other plans are preferred."""
+FALLBACK_WORD_LOG_P = -1.0  # assumed log-probability per word of a fallback, similar to that of generated words
+UNFINISHED_LOG_P = -40.0  # added for a fallback after an incomplete sentence, so that other plans are preferred
 FAULT_COST = 10.0  # subtracted from a text's score for each fault and fallback; larger than typical score differences
-LIKELY_END = -5.0  # a constrained hypothesis may only end if the log-probability of the end of the fact is above this
+# A constrained hypothesis may only end if the log-probability of the end is above LIKELY_END, its score above that of
+# the best finished hypothesis minus SCORE_MARGIN, and the mean log-probability of the fact's words and its end at least
+# LOWEST_WORD_LOG_P: less probable texts contain the required values, but are often false.
+LIKELY_END = -5.0
 SCORE_MARGIN = 2.0
-"""A constrained hypothesis may only end if its score is above that of the best finished hypothesis minus this."""
 LOWEST_WORD_LOG_P = -0.6
-"""A constrained hypothesis may only end if the mean log-probability of the fact's words and its end is at least this.
-
-Less probable texts contain the required values, but are often false: "he was awarded the Distinguished Service Medal
-which is Smilodon".
-"""
 
 
 def decode(
@@ -45,8 +40,8 @@ def decode(
     caches: list[Cache],
     mask: Tensor,
 ) -> Tensor:
-    """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T), which are appended to the caches; they
-    attend to the record's tokens where `visible` (n, M), and to cached positions where `mask` (n, T, Q) is True.
+    """The decoder's outputs (n, T, D) for tokens (n, T) at `position` (n, T), which are appended to the caches and
+    attend to the record's tokens where `visible` (n, M) and to cached positions where `mask` (n, T, Q) is True.
     """
     x = model.embed_target(tokens, position, int(position.max()) + 1)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
@@ -65,9 +60,9 @@ def decode_facts(
     A fact is finished (1) when it has K finished hypotheses and no active hypothesis would have a better score if it
     ended next, (2) when no hypothesis can reach `min_log_p`, or (3) at the maximum length.
 
-    With `constrain`, a hypothesis can only end if it is probable enough and passes the fact's constraint. A fact is
-    also finished when the unconstrained search would have ended and either no active hypothesis can exceed the score of
-    the best finished one or `PATIENCE` words have followed. A fact without a finished hypothesis gets the fallback.
+    With `constrain`, a hypothesis can only end if it is probable enough and passes the constraint. A fact is also
+    finished when the unconstrained search would have ended and either no active hypothesis can exceed the score of the
+    best finished one or `PATIENCE` words have followed; without a finished hypothesis, it gets the fallback.
     """
     k, max_words = config.beam, config.max_fact_tokens
     batches: list[FinishedFacts] = []
@@ -121,9 +116,7 @@ def decode_facts(
 def _complete_partial_values(
     constrain: Constrain, facts: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Makes words (n, K, C; with log-probabilities `candidates`) and ends (n, K) that leave a value incomplete
-    IMPOSSIBLE, in place.
-    """
+    """Makes `candidates` (n, K, C) and ends (n, K) that leave a value incomplete IMPOSSIBLE, in place."""
     for row, (prefix, beams) in enumerate(zip(facts.prefixes, facts.active_words(), strict=True)):
         constraint = constrain(prefix)
         for beam, fact_words in enumerate(beams):
@@ -186,8 +179,8 @@ def _next_words(
 
 
 def _repeated_words(text: Tensor, words: Tensor, size: int, repeatable: Tensor) -> Tensor:
-    """(n, K, windows) ids of the next words that would repeat an n-gram of `size` words, or PAD; n-grams of earlier
-    facts (`text`) with a word of `repeatable` (n, ids) are allowed, since facts may share values.
+    """(n, K, windows) ids of the next words that would repeat an n-gram of `size` words, or PAD. N-grams of earlier
+    facts (`text`) with a word of `repeatable` (n, ids) are allowed.
     """
     n_words = words.shape[-1]
     if not size or n_words < size - 1:

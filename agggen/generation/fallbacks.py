@@ -1,8 +1,4 @@
-"""Sentences that the model does not generate: fallbacks of facts, and sentences for unknown predicates.
-
-A triple gets the most frequent training sentence of its predicate, otherwise a plain clause. The sentences of a group
-are joined by "and" if the result passes the check.
-"""
+"""Sentences that the model does not generate: fallbacks of facts, and sentences for unknown predicates."""
 
 import re
 from collections.abc import Sequence
@@ -21,8 +17,8 @@ from agggen.verification.clauses import (
 )
 from agggen.verification.values import FUNCTION_WORDS
 
+# Matches a template in which the value precedes a noun: "from the {object} region".
 _VALUE_BEFORE_NOUN = re.compile(rf"\b(?:the|an?) \{{object\}} (?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]")
-"""Matches a template in which the value precedes a noun: "from the {object} region"."""
 _Statement = tuple[str, Triple]  # a sentence and its triple
 
 
@@ -34,9 +30,7 @@ def fallback_sentence(checker: Checker, triple: Triple) -> str:
 
 
 def candidate_sentences(checker: Checker, triple: Triple) -> list[str]:
-    """Candidates for `fallback_sentence`, best first; truth values also have learned phrases ("Aromi is not family
-    friendly."), since their plain clause may contain a phrase for the opposite value ("The garden of Aromi is no.").
-    """
+    """Candidates for `fallback_sentence`, best first: training sentence, plain clause, phrases of truth values."""
     template, articles = checker.lexicon.template(triple.predicate, triple.object), checker.lexicon.articles
     from_template = []
     if template is not None and triple.subject != NO_SUBJECT and _fits(template, triple.object):
@@ -58,10 +52,8 @@ def _fits(template: str, value: str) -> bool:
 
 
 def fallback_sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
-    """The sentences of a group of triples, each with the indices of its triples in `triples`.
-
-    Sentences that begin with the subject or "The" are joined if the result passes the check (``Ulm has an area of 119
-    and the mayor is Ann.``).
+    """The sentences of a group of triples, each with the indices of its triples in `triples`; those that begin with the
+    subject or "The" are joined by "and" if the result passes the check.
     """
     all_sentences = [fallback_sentence(checker, triple) for triple in triples]
     joinable = [

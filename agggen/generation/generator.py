@@ -37,8 +37,7 @@ __all__ = ["AlignedText", "Candidates", "Generation", "Generator", "InferenceCon
 
 _ALIGN_BATCH = 16
 _FULL_STOP = f"{JOINER}."
-_Segment = tuple[tuple[int, ...], list[str], bool]
-"""A fact of a text: the indices of its triples, its tokens, and whether it is a fallback."""
+_Segment = tuple[tuple[int, ...], list[str], bool]  # a fact's triple indices, its tokens, and whether it is a fallback
 
 
 class Generator:
@@ -97,12 +96,9 @@ class Generator:
     ) -> list[list[Generation]]:
         """At most `counts` texts of each record, under its plans from `Planner.candidates`, best first.
 
-        With ``verify=strict``, the first search is unconstrained; if too few texts pass the check, a constrained search
-        follows. A fact without a passing hypothesis becomes a fallback: a sentence of the training texts or a plain
-        clause. Predicates unknown from training always get a fallback. If all facts of a record's best text are
-        fallbacks and no plan is given, the plan has groups of triples with the same subject (`unknown_groups`).
-
-        Records with the same search settings are decoded in batches. Results do not depend on batch composition, up to
+        Facts without a hypothesis that passes the check, and predicates unknown from training, get a fallback: a
+        sentence of the training texts or a plain clause. If all facts of the best text are fallbacks and no plan is
+        given, they are grouped by subject (`unknown_groups`). Results do not depend on batch composition, up to
         floating-point rounding.
         """
         items = [self._request(*arguments) for arguments in zip(records, candidates, counts, configs, strict=True)]
@@ -282,10 +278,7 @@ class Generator:
         return repeatable.to(self.device)
 
     def accepts(self, record: Record, text: Generation) -> bool:
-        """Whether the constrained search could return `text`: neither the text nor a single fact has a fault.
-
-        False for a record with predicates unknown from training.
-        """
+        """Whether the constrained search could return `text`: no fact has a fault, and all predicates are known."""
         if not text.fulfilled or self.encoder.unknown_predicates(record):
             return False
         example = self.encoder.example(record, [text.text[fact.start : fact.end] for fact in text.facts])
@@ -297,12 +290,9 @@ class Generator:
 
     @torch.no_grad()
     def align(self, records: Sequence[Record], facts: Sequence[Sequence[str]]) -> list[AlignedText]:
-        """Viterbi alignment: the most likely group of each of the facts, the text's segments (paper, section 5.3).
-
-        A fact in which no word begins has the empty group.
-
-        Raises:
-            RecordError: a record has too many triples, or a text contains no words.
+        """Viterbi alignment: the most likely group of each of the facts, the text's segments (paper, section 5.3); the
+        empty group for a fact in which no word begins. Raises RecordError if a record has too many triples, or a text
+        contains no words.
         """
         for record in records:
             check_size(record)

@@ -9,8 +9,7 @@ from agggen.verification.clauses import MONTH, PREPOSITIONS
 from agggen.verification.lexicon import Lexicon
 
 _ENGLISH = frozenset(("the", "is", "of"))  # the training texts are English if these are ordinary words of the lexicon
-_MIN_ARTICLE_SHARE = 0.9
-"""A name needs "the" after a preposition if "the" precedes at least this share of its mentions in training texts."""
+_MIN_ARTICLE_SHARE = 0.9  # names with "the" in at least this share of training mentions need it after a preposition
 _ARTICLE = r"(?:[Tt]he|[Aa]n|a)"
 _AUXILIARY = "(?:is|are|was|were|has|had|have)"
 _PREPOSITION = "(?<!-)(?:of|in|on|at|by|to|from|for|with|into|near)"
@@ -70,15 +69,13 @@ _CONSONANT = re.compile(r"uni|eu|one|once|us[aeiu]|ut[aei]|ub|uk|ura", re.IGNORE
 """The beginnings of words with an initial vowel letter but an initial consonant sound."""
 _MUTE_H = re.compile(r"hour|hono|hones|heir|herb|hist|hotel", re.IGNORECASE)
 """The beginnings of words that follow either "a" or "an"."""
-_OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")
-"""A capitalised word that begins a sentence, unless it begins a name."""
+_OPENER = re.compile(r"(?:It|Its|He|His|She|Her|They|Their|The)\b")  # begins a sentence, unless it begins a name
 _NOT_ABBREVIATED = re.compile(r"(?:(?<!Corp)(?<!Prof)(?<!Univ)(?<=[^\W\d_]{4})|\d)[.!?]$")
 """A sentence end, not an abbreviation: it follows a number or a word of at least four letters."""
 _FINITE_VERB = (
     rf"\b(?:{_AUXILIARY}|plays?|comes?|serves?|contains?|includes?|originates?|belongs|manages|stars|died|graduated|"
     r"retired)\b"
 )
-"""A finite verb, not a participle ("designed by")."""
 _FINITE = re.compile(_FINITE_VERB)
 _NO_CONJUNCTION = r"(?:(?!\b(?:and|but|so|if|as|when|while|because|since|though|although|that|wh[a-z]+)\b).)*?"
 _SPLICE = re.compile(
@@ -132,15 +129,12 @@ _UNGRAMMATICAL = re.compile(
     )
 )
 _SUBORDINATE = re.compile(r",|\b(?:which|who|whose|whom|where|that)\b")
-_CONNECTIVE_LAST = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)
-"""The end of a clause after which another finite verb may follow."""
+_CONNECTIVE_LAST = re.compile(r"\b(?:and|but|or|which|who|that|it|he|she|they)\W*$", re.IGNORECASE)  # a verb may follow
 
 
 class Grammar:
-    """Checks the grammar of the facts of a record.
-
-    If the training texts of `lexicon` are not English, only rules for names, brackets and quotes apply; if they have no
-    `full_stops`, clauses may have any number of verbs.
+    """Checks the grammar of a record's facts. If the training texts of `lexicon` are not English, only rules for names,
+    brackets and quotes apply; if they have no `full_stops`, clauses may have any number of verbs.
     """
 
     def __init__(self, triples: Sequence[Triple], lexicon: Lexicon, full_stops: bool = True) -> None:
@@ -164,9 +158,7 @@ class Grammar:
         )
 
     def completes_sentences(self, before: str, fact: str) -> bool:
-        """Whether all clauses that end in the fact have at most one verb, and all sentences a main verb, and these
-        match neither `_UNGRAMMATICAL` nor `_SPLICE`. `before` is the text before the fact.
-        """
+        """Whether the clauses and sentences that end in the fact are right; `before` is the text before the fact."""
         if not self._english:
             return True
         before = f"{before} ".lstrip()
@@ -249,9 +241,8 @@ def _wrong_article(article: str, word: str) -> bool:
 
 
 def starts_correctly(before: str, fact: str, begins_sentence: bool, names: Collection[str]) -> bool:
-    """Whether the first word of a fact is a name, or capitalised if and only if it begins a sentence.
-
-    A sentence may begin with a small letter if the text does or if it follows a possible abbreviation.
+    """Whether the first word of a fact is a name, or capitalised if and only if it begins a sentence (unless the text
+    begins with a small letter or the sentence follows a possible abbreviation).
     """
     first_word = re.split(r"\W", fact, maxsplit=1)[0]
     if any(name.startswith(first_word) for name in names):

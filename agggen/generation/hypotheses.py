@@ -1,7 +1,4 @@
-"""Data structures of the beam search: texts, hypotheses of facts, and key-value caches.
-
-`agggen.generation.search` defines the letters of the shapes. A mark is the token FACT or LAST, which begins a fact.
-"""
+"""Data structures of the beam search; `agggen.generation.search` explains marks and the letters of the shapes."""
 
 from __future__ import annotations
 
@@ -126,10 +123,8 @@ class DecodedPrefix:
     @staticmethod
     def order(prefixes: Sequence[DecodedPrefix]) -> list[int]:
         """The indices of the prefixes in an order in which prefixes with the same `texts` are adjacent."""
-        by_texts: dict[int, list[int]] = {}
-        for index, prefix in enumerate(prefixes):
-            by_texts.setdefault(id(prefix.texts), []).append(index)
-        return [index for indices in by_texts.values() for index in indices]
+        first_of = {id(prefix.texts): index for index, prefix in reversed(list(enumerate(prefixes)))}
+        return sorted(range(len(prefixes)), key=lambda index: first_of[id(prefixes[index].texts)])
 
     @staticmethod
     def gathered(prefixes: Sequence[DecodedPrefix], spare: int) -> tuple[Texts, History]:
@@ -259,19 +254,16 @@ class ActiveFacts:
         batches = self, other
         active = Beams.joined([facts.active.with_last_words(int(facts.step.max())) for facts in batches])
         finished = Beams.joined([facts.finished.with_last_words(int(facts.step.max())) for facts in batches])
-        history = History.gathered(
-            [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in batches], spare
-        )
-        text = padded([facts.text for facts in batches], before=True)
+        rows = [(facts.history, torch.arange(len(facts.prefixes), device=facts.step.device)) for facts in batches]
         tensors = {name: torch.cat([getattr(facts, name) for facts in batches]) for name in _BY_ROW if name != "text"}
         return ActiveFacts(
             self.prefixes + other.prefixes,
             memory,
             cross,
-            history=history,
+            history=History.gathered(rows, spare),
             active=active,
             finished=finished,
-            text=torch.cat(text),
+            text=torch.cat(padded([facts.text for facts in batches], before=True)),
             **tensors,
         )
 

@@ -1,8 +1,7 @@
 """The constraints of a record's facts, which make texts pass the strict check.
 
 A fact must express all values of its triples completely, may contain only numbers, names and value words that these
-triples license, and can only end if the strict check finds no fault. If no hypothesis passes, a fallback
-(`agggen.generation.fallbacks`) takes its place.
+triples license, and can only end if the strict check finds no fault.
 """
 
 import re
@@ -87,8 +86,8 @@ class RestrictedWords:
 class RecordConstraints:
     """The constraints of a record's facts; called with a plan prefix, returns the constraint of its last fact.
 
-    Words of the fallbacks are appended to `extras`, the record's out-of-vocabulary words. The facts with the 1-based
-    numbers `sentence_final_facts` must end a sentence, as the last one.
+    Appends words of the fallbacks to `extras`, the record's out-of-vocabulary words. Like the last fact, the facts with
+    the 1-based numbers `sentence_final_facts` must end a sentence.
     """
 
     def __init__(
@@ -220,9 +219,7 @@ class RecordConstraints:
         return tuple(words[max(ends, default=0) :])
 
     def _expresses_predicates_of(self, group: frozenset[int], open_sentence: Spelling, fact: Spelling) -> bool:
-        """Whether a fact that continues the sentence `open_sentence` has cues of its predicates, no cue of other
-        predicates only, and no name in a wrong role.
-        """
+        """Whether a fact has cues of its predicates, no cue of other predicates only, and no name in a wrong role."""
         lexicon = self.restricted.checker.lexicon
         triples = [self.record.triples[index] for index in group]
         predicates = {triple.predicate for triple in triples}

@@ -13,8 +13,7 @@ from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
 """The beginning of a fact that continues the main clause of the preceding fact."""
-_SUBJECT = r"[^\W\d_a-z]|\d|(?:the|an?|its?|he|his|she|her|they|their|this|these|there)\b"
-"""The beginning of a grammatical subject."""
+_SUBJECT = r"[^\W\d_a-z]|\d|(?:the|an?|its?|he|his|she|her|they|their|this|these|there)\b"  # its beginning
 _HAS_SUBJECT = re.compile(rf"\W*(?:(?:and|but)\s+)?\W*(?:{_SUBJECT})")
 """The beginning of a fact with its own grammatical subject: "and the capital is"."""
 _SECOND_CLAUSE = re.compile(rf"\b(?:and|but|while|whereas)\s+\W*(?:{_SUBJECT})")
@@ -53,9 +52,7 @@ class References:
         return self._subjects & self._names(fact).keys()
 
     def has_wrong_antecedent(self, fact: str, triples: Collection[Triple]) -> bool:
-        """Whether a relative clause directly after a name has a value of another subject, which it does not name: "the
-        owner of Ulm, whose mayor is Ann" if Ann is the mayor of the owner.
-        """
+        """Whether a relative clause directly after a name has a value of another subject, which it does not name."""
         names = self._names(fact)
         spans = [span for mentions in names.values() for span in mentions]
         indexed = TextIndex(fact)
@@ -79,7 +76,7 @@ class References:
 
     def continues_another_name(self, before: str, fact: str) -> bool:
         """Whether a fact that does not name the record's only subject continues a sentence about another name ("and has
-        an area of 119" after "Ann leads Ulm"), or begins with "whose" after another name.
+        an area" after "Ann leads Ulm"), or begins with "whose" after another name.
         """
         sentences = self._sentences(before)
         if sentences and re.match(r"\W*whose\b", fact) and not self.named_subjects(fact):

@@ -1,9 +1,8 @@
-"""Requests to the generator: a record, its plans, and its texts so far.
+"""Requests to the generator (METHOD 10 in agggen/README.md).
 
-With ``verify=strict``, the first search is unconstrained. A text is accepted if all its facts pass their constraints.
-If too few texts of the first plan are accepted, the other plans are pruned at the first fact without a passing
-hypothesis. If still too few texts are accepted, a constrained search follows: under the plan of the best text, and
-under the other plans if this plan leads to fallbacks (METHOD 10 in agggen/README.md).
+With ``verify=strict``, the first search is unconstrained. If too few texts of the first plan are accepted, the other
+plans are pruned at the first fact without a passing hypothesis. If still too few texts are accepted, a constrained
+search follows: under the plan of the best text, and under the other plans if this plan leads to fallbacks.
 """
 
 import math
@@ -20,12 +19,10 @@ from agggen.model.batch import Example
 from agggen.planning import IndexPlan, ScoredPlan, restricted
 from agggen.records import Record
 
-_MAX_LENGTH_RATIO = 1.25
-"""Pruning assumes that a record's further texts are at most this many times as long as its first text."""
-_LOG_P_RATIO = 0.5
-"""Pruning assumes that the log-probability per triple of further texts is at most this multiple of the first text's."""
-_REJECTED_MARGIN = 1.0
-"""An accepted text is not useful if its score is more than this below that of enough rejected texts."""
+# Pruning assumes that a record's further texts have at most these multiples of the length, and of the log-probability
+# per triple, of its first text.
+_MAX_LENGTH_RATIO, _LOG_P_RATIO = 1.25, 0.5
+_REJECTED_MARGIN = 1.0  # an accepted text is not useful if its score is this far below that of enough rejected texts
 
 
 @dataclass

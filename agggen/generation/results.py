@@ -7,9 +7,8 @@ from agggen.display import PrettyPrinted, group_labels, html, plain_text
 from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
+# exact: the most probable plans; beam: more probable plans may exist; given: the user's; others as in `InferenceConfig`
 PlanSearch = Literal["exact", "beam", "two-stage", "sample", "given", "random-order", "no-aggregation", "plain"]
-"""The search that found a plan. exact: the most probable plans; beam: more probable plans may exist; given: the user's
-plan; other values as in `InferenceConfig`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,6 @@ class PlannedRecord(PrettyPrinted):
         return str(self.plan) + ("" if self.log_probability is None else f"   log p = {self.log_probability:.2f}")
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON form."""
         return {"plan": str(self.plan), "log_probability": self.log_probability, "search": self.search}
 
 
@@ -144,7 +142,6 @@ class AlignedText(PrettyPrinted):
         return html(*self._display_parts)
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON form."""
         facts = [
             {"text": text, "predicates": list(group), "posterior": round(posterior, 6)}
             for text, group, posterior in zip(self.facts, self.states, self.posteriors, strict=True)

@@ -4,16 +4,10 @@ Fact t is decoded under the mask of its group's triples. As in training, its K f
 again under the mask of all triples, as the history of fact t + 1 (`history="shared"`); with `history="masked"`, the
 text so far is encoded again under the mask of the next group.
 
-These optimisations do not change results:
-
-- Plans with a common prefix share the search for its facts, since an emission depends only on the set of triples.
-  Hypotheses with a common prefix of words share its encoding.
-- Facts of different plans and records are decoded in one batch, which new facts join as others finish (continuous
-  batching). The K hypotheses of a plan are K queries to one copy of the encoded record.
-- Caches are not reordered: positions stay in place, and a mask selects those of each hypothesis.
-- Plans whose texts cannot reach the required score are pruned.
-
-An `Expectation` may change results: it also prunes plans whose texts are unlikely to reach the score.
+Plans with a common prefix share the search for its facts, since an emission depends only on the set of triples. Facts
+of different plans and records are decoded in one batch, which new facts join as others finish (continuous batching).
+The K hypotheses of a plan are K queries to one copy of the encoded record. Caches are not reordered: positions stay in
+place, and a mask selects those of each hypothesis. Plans whose texts cannot reach the required score are pruned.
 
 A text is a sequence of words and marks: a mark (FACT or LAST) begins each fact. Shapes: n plan prefixes, K beams, Q
 cached positions, P positions of a text, W words of the longest active fact; other letters as in `agggen.model`.
@@ -27,7 +21,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agggen.generation.agenda import Agenda
 from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import Constraint
 from agggen.generation.decoding import FAULT_COST, decode, decode_facts
@@ -46,14 +39,14 @@ from agggen.generation.hypotheses import (
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
-from agggen.model.tensors import full_precision
 from agggen.model.transformer import Cache
+from agggen.model.transitions import full_precision
 
 _TOLERANCE = 1 + 1e-5  # factor of the pruning bound, so that rounding errors do not prune ties
 
 
 class Expectation(NamedTuple):
-    """Estimated bounds on a useful text; a task whose text can no longer meet the bounds is pruned."""
+    """Estimated bounds on a useful text; tasks that can no longer meet them are pruned, which may change results."""
 
     score: float  # minimum score
     length: float  # maximum number of words and marks
@@ -67,6 +60,43 @@ class Task:
     record: int
     groups: tuple[tuple[int, ...], ...]
     expected: Expectation | None = None
+
+
+class Agenda:
+    """The undecoded facts of several plans, as plan prefixes; they are ready when their parents have been decoded."""
+
+    def __init__(self, plans: Sequence[PlanPrefix]) -> None:
+        self._plans = plans
+        self._unfinished = set(range(len(plans)))
+        self._plans_with: dict[PlanPrefix, list[int]] = {}
+        for index, plan in enumerate(plans):
+            for prefix in plan.prefixes():
+                self._plans_with.setdefault(prefix, []).append(index)
+        self._ready = {plan.first(1) for plan in plans}
+
+    def unfinished(self, prefix: PlanPrefix) -> list[int]:
+        """Indices of the unfinished plans that have `prefix` as a prefix."""
+        return [index for index in self._plans_with[prefix] if index in self._unfinished]
+
+    def finish(self, plan: int) -> None:
+        """Marks the plan of this index as finished or pruned."""
+        self._unfinished.discard(plan)
+
+    def mark_decoded(self, prefix: PlanPrefix) -> list[PlanPrefix]:
+        """Marks `prefix` as decoded; returns the prefixes that have become ready."""
+        plans = (self._plans[index] for index in self.unfinished(prefix))
+        children = list(dict.fromkeys(plan.first(len(prefix.groups) + 1) for plan in plans))
+        self._ready.update(children)
+        return children
+
+    def next(self) -> PlanPrefix | None:
+        """The ready prefix of the plan with the lowest index; None if no prefix is ready."""
+        while self._ready:
+            prefix = min(self._ready, key=lambda ready: self._plans_with[ready][0])
+            self._ready.remove(prefix)
+            if self.unfinished(prefix):
+                return prefix
+        return None
 
 
 class BeamSearch:
@@ -98,13 +128,9 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yields the index and the hypotheses (best first) of each task when it finishes; none if it was pruned.
 
-        If no hypothesis can end, the only one is empty, with log-probability IMPOSSIBLE.
-
-        Args:
-            tasks: in order of priority.
-            max_facts: maximum number of facts in a batch.
-            required_score: returns the minimum score of a useful text by task index; each fallback of a text reduces
-                its score by `FAULT_COST`. May rise during the search.
+        `tasks` are in order of priority; at most `max_facts` facts are in a batch. `required_score` returns the minimum
+        score of a useful text by task index, which may rise during the search; each fallback of a text reduces its
+        score by `FAULT_COST`. If no hypothesis can end, the only one is empty, with log-probability IMPOSSIBLE.
         """
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
@@ -115,9 +141,8 @@ class BeamSearch:
         facts: ActiveFacts | None = None
 
         def required_log_p(task: int, prefix: PlanPrefix, length: int) -> float:
-            """The minimum log-probability with which a prefix of this length can reach the required score of `task`.
-
-            Further words can only lower the log-probability, and the length penalty is largest at the maximum length.
+            """The minimum log-probability with which a prefix of this length can reach the required score of `task`:
+            further words can only lower it, and the length penalty is largest at the maximum length.
             """
             remaining, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
             longest = length + len(remaining) * (self.config.max_fact_tokens + 1)
@@ -262,9 +287,7 @@ class BeamSearch:
     def _encode_finished(
         self, finished: FinishedFacts, texts: Texts, rows: list[int], parents: Sequence[DecodedPrefix]
     ) -> DecodedPrefix:
-        """Encodes the last facts of `rows`, which continue `parents`, under the mask of all triples, unless the history
-        is "masked"; returns the decoded prefix of the first of `rows`.
-        """
+        """Encodes the last facts of `rows` under the mask of all triples; returns the prefix of the first of `rows`."""
         index = self._index(rows)
         rows_texts = texts.rows(index)
         if self.model.config.history == "masked":
@@ -300,8 +323,8 @@ class BeamSearch:
 
 
 def _encoded_slots(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """The slot, 0..K * (P - start) - 1, of each position of `text` (n, K, P) from `start` on, shared by hypotheses with
-    a common prefix, (n, K, P - start); and whether each slot is used, (n, K * (P - start)).
+    """The slot of each position of `text` (n, K, P) from `start` on, shared by hypotheses with a common prefix, (n, K,
+    P - start); and whether each slot is used, (n, K * (P - start)).
     """
     same_prefix = (text[:, :, None] == text[:, None]).cumprod(3)[..., start:]  # (n, K, K, P - start)
     first = same_prefix.argmax(2)  # the first hypothesis with this prefix

@@ -126,10 +126,8 @@ def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
 
 
 def allowed_sets(batch: Batch, lattice: Lattice, max_violations: int = 0) -> Tensor:
-    """(B, T, C): whether a set may emit a fact, after pruning by alignment.
-
-    A set has at most `max_size` triples and violates at most `max_violations` of the fact's alignments. If there is no
-    such set, all sets of at most `max_size` triples are allowed or, if there are none, all sets of the record.
+    """(B, T, C): whether a set may emit a fact: it has at most `max_size` triples and violates at most `max_violations`
+    of the fact's alignments; if there is none, all sets of at most `max_size` triples or, failing that, of the record.
     """
     absent_bits = (1 << lattice.n_predicates) - (1 << batch.n_triples)  # bits of triples that the record does not have
     in_record = (lattice.set_bits & absent_bits[:, None]) == 0  # (B, C)

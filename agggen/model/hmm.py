@@ -1,8 +1,5 @@
 """The HMM's dynamic programs as pure functions of log-potentials (paper section 3.3).
 
-One backward recursion computes the likelihood and the best path in different semirings. Posteriors and paths are
-gradients of the result with respect to the node potentials.
-
 p_out depends only on the last predicate of one state and the first of the next. The backward variable is therefore a
 function of the last predicate of z_{t-1}, and a step costs O(S + J^2) instead of O(S^2):
 
@@ -53,28 +50,24 @@ def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
     return backward(potentials, lattice, torch.logsumexp)
 
 
-def _differentiable(potentials: Potentials) -> Potentials:
-    """Copies whose node potentials require gradients; inference tensors cannot require gradients."""
-    copies = Potentials(*(tensor.detach().clone() for tensor in potentials))
-    copies.node.requires_grad_()
-    return copies
+def _node_gradient(
+    potentials: Potentials, lattice: Lattice, semiring_sum: Callable[[Tensor, int], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The total potentials (B,), and their gradient with respect to `node` (B, T, S)."""
+    with torch.inference_mode(False), torch.enable_grad():
+        copies = Potentials(*(tensor.detach().clone() for tensor in potentials))  # inference tensors have no gradients
+        copies.node.requires_grad_()
+        total = backward(copies, lattice, semiring_sum)
+        (gradient,) = torch.autograd.grad(total.sum(), copies.node)
+    return total.detach(), gradient
 
 
 def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
-    """p(z_t = s | y, x), (B, T, S); zeros for facts beyond a text's length."""
-    with torch.inference_mode(False), torch.enable_grad():
-        copies = _differentiable(potentials)
-        (marginals,) = torch.autograd.grad(log_likelihood(copies, lattice).sum(), copies.node)
-    return marginals
+    """p(z_t = s | y, x), (B, T, S): the gradient of the log-likelihood; zeros for facts beyond a text's length."""
+    return _node_gradient(potentials, lattice, torch.logsumexp)[1]
 
 
 def viterbi(potentials: Potentials, lattice: Lattice) -> tuple[Tensor, Tensor]:
-    """The best state sequence: log-potential (B,) and states (B, T), -1 beyond a text's length.
-
-    The path consists of the states at which the gradient of its value is 1.
-    """
-    with torch.inference_mode(False), torch.enable_grad():
-        copies = _differentiable(potentials)
-        total = backward(copies, lattice, lambda messages, dim: messages.max(dim).values)
-        (path,) = torch.autograd.grad(total.sum(), copies.node)
-    return total.detach(), torch.where(path.sum(-1) > 0.5, path.argmax(-1), -1)
+    """The best state sequence: log-potential (B,) and states (B, T), whose gradient is 1; -1 beyond a text's length."""
+    total, path = _node_gradient(potentials, lattice, lambda messages, dim: messages.max(dim).values)
+    return total, torch.where(path.sum(-1) > 0.5, path.argmax(-1), -1)

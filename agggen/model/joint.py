@@ -1,12 +1,10 @@
 """The joint model: p(y, z | x) = transitions over plans times emissions of facts (paper section 3).
 
-Emission: the decoder generates fact t token by token, with cross-attention to the tokens of the triples in z_t only and
-self-attention to all earlier tokens of the text. The emission depends on the *set* of triples, so each distinct set is
-scored once per fact, in one batched pass over rows (fact, set), and the score is used for all orderings of the set.
+The decoder generates fact t with cross-attention to the triples of z_t and self-attention to all earlier tokens. Each
+distinct *set* of triples is scored once per fact, in one batched pass over rows (fact, set).
 
-The decoder encodes the history y_1..t-1 in one of two variants: `shared` encodes it once for all sets, with
-cross-attention to all triples; `masked` encodes it again for each set, with cross-attention to the set's triples only,
-as the authors' code does.
+The history y_1..t-1 is encoded once for all sets, with cross-attention to all triples (`shared`), or again for each
+set, with cross-attention to the set's triples only (`masked`), as in the authors' code.
 
 The plain Transformer (the paper's baseline) is the same network with the whole text as a single fact.
 """
@@ -25,9 +23,8 @@ from agggen.errors import ConfigError, check_below_one, check_minima
 from agggen.model.batch import END, PAD, UNK, Batch, alignment_violations, allowed_sets, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
-from agggen.model.tensors import full_precision, largest
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoids
-from agggen.model.transitions import Transitions, TransitionScores, Variant
+from agggen.model.transitions import Transitions, TransitionScores, Variant, full_precision
 
 _MAX_POSITIONS = 4096  # padded positions per call of the decoder
 _MAX_HISTORY = 1 << 16  # padded history positions per call of the decoder; each row has a copy of its history
@@ -114,13 +111,11 @@ class JointModel(nn.Module):
         self.register_buffer("positions", sinusoids(512, config.width), persistent=False)
 
     def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Embeddings of token ids (any shape) at positions less than `length`; with `unseen_words`, the k-th
-        out-of-vocabulary word differs by the k-th vector of `unseen`, so that a name can be copied in order.
-        """
+        """Embeddings of token ids (any shape) at positions less than `length`."""
         if length > len(self.positions):  # extend the table of sinusoids for longer texts
             self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
         words = self.embedding(torch.where(ids < self.n_words, ids, UNK))
-        if self.config.unseen_words:
+        if self.config.unseen_words:  # so that a name of several out-of-vocabulary words can be copied in order
             is_extra = ids >= self.n_words
             extra_number = torch.where(is_extra, ids - self.n_words, 0) % self.config.unseen_words
             words = words + torch.where(is_extra[..., None], self.unseen(extra_number), 0.0)
@@ -151,7 +146,7 @@ class JointModel(nn.Module):
     def copy_attention(
         self, hidden: Tensor, inputs: Tensor, memory: Memory, visible: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-attention over source tokens (R, n, M), log p(generate) and log p(copy) (R, n); see `token_log_probs`."""
+        """Log-attention over source tokens (R, n, M), log p(generate) and log p(copy) (R, n)."""
         scores = full_precision(self.copy_query(hidden) @ memory.copy_keys.mT) * self.config.width**-0.5
         if self.config.copy_next:
             is_next = F.pad(memory.ids[:, None, :-1] == inputs[..., None], (1, 0)) & (memory.ids > END)[:, None]
@@ -202,17 +197,14 @@ class JointModel(nn.Module):
         k: int,
         forbidden_in_row: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Candidates for the next word after the words `inputs` (R, n) with hidden (R, n, D).
+        """Candidates for the next word after `inputs` (R, n) with hidden (R, n, D): log p (R, n, k + M), ids (R, n,
+        k + M), and log p of END (R, n). The last M columns are the words of the source, generated or copied, the k
+        columns before them (or fewer) the most probable other words; duplicates and special tokens are IMPOSSIBLE.
 
         Args:
             visible: (R, M), whether a source token may be copied.
             forbidden_at: (R, n, any), ids that are forbidden at a position, padded with PAD.
             forbidden_in_row: (R, ids), whether an id is forbidden in the row; ids include out-of-vocabulary words.
-
-        Returns:
-            log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n). The last M columns are the words of the
-            source, generated or copied; the k columns before them (or fewer) are the most probable other words. Each
-            word has one column; duplicate columns and special tokens are IMPOSSIBLE.
         """
         ids = memory.ids
         same_word = ids[:, None] == ids[:, :, None]
@@ -238,7 +230,7 @@ class JointModel(nn.Module):
         if forbidden_in_row is not None:
             generated.masked_fill_(forbidden_in_row[:, None, : self.n_output], IMPOSSIBLE)
             source_log_p.masked_fill_(forbidden_in_row.gather(1, ids)[:, None], IMPOSSIBLE)
-        log_p, words = largest(generated, min(k, self.n_output))
+        log_p, words = generated.topk(min(k, self.n_output), -1)
         log_p = torch.cat((log_p + log_generate[..., None], source_log_p), 2)
         return log_p, torch.cat((words, ids[:, None].expand_as(source_log_p)), 2), end_log_p
 
@@ -327,7 +319,7 @@ class JointModel(nn.Module):
 
     def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts, without states that violate an alignment (paper
-        section 3.3). With a penalty, in nats, states with one violation are only penalised.
+        section 3.3); with a penalty, in nats, states with one violation are only penalised.
         """
         lattice = self.lattice_of(batch)
         max_violations = 0 if alignment_penalty is None else 1

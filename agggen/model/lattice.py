@@ -1,8 +1,7 @@
 """The states of a record: all ordered tuples of 1..L of its predicates, and the distinct sets of these tuples.
 
-J predicates have J + J(J-1) + J(J-1)(J-2) ordered states at L = 3, but far fewer sets. A lattice depends only on (J, L)
-and is cached; records with fewer predicates mask the other states. States are sorted by their first predicate, and each
-predicate begins the same number of states, so a reduction by first predicate needs only a reshape.
+Records with fewer predicates mask the other states. States are sorted by first predicate, and each predicate begins the
+same number of states, so a reduction by first predicate needs only a reshape.
 """
 
 from collections.abc import Sequence

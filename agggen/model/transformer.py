@@ -1,7 +1,7 @@
 """Transformer encoder and decoder (Vaswani et al. 2017) with key-value caches and a cross-attention mask per row.
 
-Layers normalise before each block (pre-norm) and positions are sinusoidal. Dropout is not applied to attention weights,
-so that fused attention kernels can be used. See `agggen.model` for the shape legend.
+Layers normalise before each block (pre-norm). Dropout is not applied to attention weights, so that fused attention
+kernels can be used. See `agggen.model` for the shape legend.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ def copy_rows(values: Tensor, targets: Tensor, sources: Tensor) -> None:
 
 
 class Cache:
-    """The keys and values of one layer at `length` positions, with spare capacity; for inference only.
-
-    `append` and `compact` write in place. Keys are stored transposed, for fast products with few queries.
-    """
+    """The keys and values of one layer at `length` positions, with spare capacity; for inference only."""
 
     def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
-        self._keys, self._values = keys, values  # (rows, H, D / H, capacity), (rows, H, capacity, D / H)
+        # (rows, H, D / H, capacity), transposed for fast products with few queries; (rows, H, capacity, D / H)
+        self._keys, self._values = keys, values
         self.length = length
 
     @classmethod
@@ -42,7 +40,7 @@ class Cache:
         return self._keys[..., : self.length].mT, self._values[:, :, : self.length]
 
     def append(self, keys_values: KeysValues) -> KeysValues:
-        """Appends keys and values, doubling the capacity if full; returns those of all positions."""
+        """Appends keys and values in place, doubling the capacity if full; returns those of all positions."""
         key, value = keys_values
         end = self.length + key.shape[2]
         if end > self._keys.shape[-1]:
@@ -59,7 +57,7 @@ class Cache:
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
     def compact(self, targets: Tensor, sources: Tensor, n: int) -> None:
-        """Copies the rows `sources` to `targets`, then truncates the cache to its first n rows."""
+        """Copies the rows `sources` to `targets` in place, then truncates the cache to its first n rows."""
         copy_rows(self._keys[..., : self.length], targets, sources)
         copy_rows(self._values[:, :, : self.length], targets, sources)
         self._keys, self._values = self._keys[:n], self._values[:n]
@@ -190,11 +188,8 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """The hidden states (rows, n, D) of x (rows, n, D).
 
-        Args:
-            memory: per layer keys and values of the source of each row.
-            memory_mask: (rows, 1, 1, M), see `Attention.forward`.
-            past: per layer the keys and values of P earlier positions; if in a `Cache`, x is appended to it.
-            mask: (rows or 1, 1, n, P + n), see `Attention.forward`; None is a causal mask, only allowed without `past`.
+        `memory` is per layer the keys and values of each row's source, `past` those of P earlier positions (x is
+        appended to a `Cache`). `mask` (rows or 1, 1, n, P + n) is None for a causal mask without `past`.
         """
         for index, layer in enumerate(self.layers):
             x, _ = layer(x, past[index] if past is not None else None, mask, memory[index], memory_mask)
@@ -210,10 +205,7 @@ class Decoder(nn.Module):
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Sinusoidal position encodings (length, width) of Vaswani et al. 2017, section 3.5."""
+    """Sinusoidal position encodings (length, width) of Vaswani et al. 2017, section 3.5; `width` is even."""
     position = torch.arange(length, dtype=torch.float32)[:, None]
     rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000.0) / width))
-    table = torch.zeros(length, width)
-    table[:, 0::2] = torch.sin(position * rate)
-    table[:, 1::2] = torch.cos(position * rate)[:, : width // 2]
-    return table
+    return torch.stack((torch.sin(position * rate), torch.cos(position * rate)), 2).flatten(1)

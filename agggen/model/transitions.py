@@ -1,14 +1,13 @@
 """Transition distributions over predicates (paper section 3.2, equation 3).
 
 There are two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, each with a
-start state. The softmax is over the record's predicates only. There are two variants:
+start state. The softmax is over the record's predicates; within a `normalised` state, over those not yet in it.
 
-`normalised` (default): a proper distribution. Within a state, the next predicate is one of the record's predicates that
-are not yet in the state. A learned stop probability (by last predicate, size and number of triples) gives the length:
-p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1} | o^l) * stop.
+`normalised`: p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1} | o^l) * stop, with a
+learned stop probability by last predicate, size and number of triples.
 
-`paper`: the equations of the paper: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}). The transition from z_{t-1}
-contains p(z_{t-1}) as a factor again, so p(z) of every state but the last is squared. There is no length model.
+`paper`: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}), without a length model. The transition from z_{t-1}
+contains p(z_{t-1}) as a factor again, so p(z) of every state but the last is squared.
 """
 
 from typing import Literal, NamedTuple
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from agggen.model.lattice import IMPOSSIBLE, Lattice
-from agggen.model.tensors import full_precision
 
 Variant = Literal["normalised", "paper"]
 _STOP_SIZES = 16  # rows of `Transitions.stop_by_size`; records with more triples use the last row
@@ -95,7 +93,7 @@ class Transitions(nn.Module):
 
     @property
     def inner_exponent(self) -> int:
-        """The exponent of `within` for a state that is not the last; the last state has exponent 1."""
+        """The exponent of `within` for a state that is not the last; that of the last is 1."""
         return 2 if self.variant == "paper" else 1
 
     def within_exponents(self, lengths: Tensor, n_facts: int) -> Tensor:
@@ -103,6 +101,11 @@ class Transitions(nn.Module):
         facts = torch.arange(n_facts, device=lengths.device)
         ones = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
         return ones + (self.inner_exponent - 1) * (facts < lengths[:, None] - 1)
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """Converts half-precision scores to float32 for log-probabilities; float64 is unchanged."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _log_softmax(logits: Tensor, mask: Tensor) -> Tensor:

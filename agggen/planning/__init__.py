@@ -1,14 +1,14 @@
 """Planning: the order and grouping of a record's predicates.
 
 `scores` defines the score of a plan, `distribution` the distribution p(z | x) over a record's plans. `exact` finds and
-samples plans by dynamic programming. For larger records, `bounded` improves the plans of a beam search and proves, if
-possible, that they are the best. `two_stage` is the paper's search with its ablations, `control` checks human plans.
+samples plans by dynamic programming, `bounded` uses a beam search for larger records. `two_stage` is the paper's search
+with its ablations.
 """
 
-from agggen.planning.control import named_plan as named_plan
-from agggen.planning.control import resolve_plan as resolve_plan
 from agggen.planning.distribution import PlanDistribution as PlanDistribution
 from agggen.planning.scores import IndexPlan as IndexPlan
 from agggen.planning.scores import PlanScores as PlanScores
 from agggen.planning.scores import ScoredPlan as ScoredPlan
+from agggen.planning.scores import named_plan as named_plan
+from agggen.planning.scores import resolve_plan as resolve_plan
 from agggen.planning.scores import restricted as restricted

@@ -1,12 +1,9 @@
 """Exact planning: the k best plans of a record and the sum over all plans, by dynamic programming.
 
-Since p_out depends only on the last predicate of a group and the first of the next, the continuations of a prefix
-depend only on its cell (set of used predicates, last predicate). One backward recursion over the cells, from the full
-to the empty set, is used with two semirings: log-sums yield the partition function; maxima yield the exact value of the
-best completion of every prefix, so that a best-first search expands only prefixes of the k best plans.
-
-Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (5 152 for J = 7, L = 3; 120 320 for J = 10), without a Python
-loop over transitions.
+The continuations of a prefix depend only on its cell (set of used predicates, last predicate). One backward recursion
+over the cells, from the full to the empty set, is used with two semirings: log-sums yield the partition function, and
+maxima the best completion of every prefix, so that a best-first search expands only prefixes of the k best plans.
+Cost: sum over sizes l of J!/(J-l)! * 2^(J-l) transitions (120 320 for J = 10, L = 3).
 """
 
 import heapq
@@ -22,8 +19,7 @@ from agggen.errors import PlanError
 from agggen.model.lattice import IndexState, ordered_states
 from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, lexicographic, plan_score
 
-MAX_TRANSITIONS = 1_000_000
-"""Largest number of transitions for exact planning: J = 12 with groups of 3, 14 with 2, 16 with 1."""
+MAX_TRANSITIONS = 1_000_000  # for exact planning: J = 12 with groups of 3, 14 with 2, 16 with 1
 
 Ints = NDArray[np.intp]
 Reduce = Callable[[Floats], Floats]  # the semiring's sum over the last axis

@@ -1,4 +1,4 @@
-"""The log-probabilities of a record's transitions, and the score of a plan.
+"""Plans of predicate indices: the log-probabilities of a record's transitions, the score of a plan, human plans.
 
 Plans consist of indices of ``record.predicates``: ``((2,), (0, 1))`` is the group of 2, then the group of 0 and 1.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agggen.errors import PlanError
 from agggen.model.lattice import IndexState, ordered_states
+from agggen.records import Plan, Record
 
 IndexPlan = tuple[IndexState, ...]  # a sequence of groups in which no predicate index occurs twice
 
@@ -22,10 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class PlanScores:
-    """Log-probabilities over the J predicates of one record (float64; paper section 3.2).
-
-    Raises ValueError if a value is not finite, except on the diagonals of `out` and `inside`, which no plan uses.
-    """
+    """Log-probabilities over the J predicates of one record (float64; paper section 3.2)."""
 
     start: Floats  # (J,) log p_out(first predicate of the first group | start)
     out: Floats  # (J, J) log p_out(first predicate of the next group | last of this group); rows are the last predicate
@@ -38,11 +38,6 @@ class PlanScores:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_group_size", min(self.max_group_size, self.n_predicates))
-        diagonal = np.eye(self.n_predicates, dtype=bool)
-        for name in ("start", "out", "inside_start", "inside", "within"):
-            finite = np.isfinite(getattr(self, name)) | (diagonal if name in ("out", "inside") else False)
-            if not finite.all():
-                raise ValueError(f"{name} has a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
 
     @property
     def n_predicates(self) -> int:
@@ -105,3 +100,27 @@ def plan_score(scores: PlanScores, plan: IndexPlan) -> float | None:
     ends = np.arange(1, len(plan) + 1) == len(plan)
     weights = scores.group_scores(np.array([positions[group] for group in plan]), ends)
     return sum(map(float, transitions + weights))
+
+
+def resolve_plan(record: Record, plan: Plan, partial: bool = False) -> IndexPlan:
+    """A human plan (paper section 3.5) as indices of `record.predicates`; groups may be larger than the model's L.
+
+    Raises PlanError if a predicate is unknown (the message names similar ones) or, unless `partial`, omitted.
+    """
+    label = f"plan for record {record.id!r}"
+    index_of = {name: index for index, name in enumerate(record.predicates)}
+    for name in plan.predicates:
+        if name not in index_of:
+            by_lower_case = {predicate.lower(): predicate for predicate in record.predicates}
+            similar = [by_lower_case[match] for match in get_close_matches(name.lower(), by_lower_case)]
+            advice = f"did you mean {' or '.join(similar)}?" if similar else f"it has {', '.join(record.predicates)}"
+            raise PlanError(f"{label}: the record has no predicate {name!r}; {advice}")
+    omitted = [name for name in record.predicates if name not in plan.predicates]
+    if omitted and not partial:
+        raise PlanError(f"{label} omits {', '.join(omitted)}; add them, or let the model complete the plan")
+    return tuple(tuple(index_of[name] for name in group) for group in plan.states)
+
+
+def named_plan(record: Record, plan: IndexPlan) -> Plan:
+    """A plan with the record's predicate names; inverse of `resolve_plan`."""
+    return Plan(tuple(tuple(record.predicates[index] for index in group) for group in plan))

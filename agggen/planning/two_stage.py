@@ -12,9 +12,7 @@ from agggen.planning.scores import IndexPlan, IndexState, PlanScores, ScoredPlan
 
 
 def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float]]:
-    """Input ordering: orders of all predicates by beam search under p_in (normalised over the unused predicates), with
-    their log-probabilities, best first.
-    """
+    """Input ordering: the best orders of all predicates by beam search under p_in, with their log-probabilities."""
     n = scores.n_predicates
     first = np.argsort(-scores.inside_start, kind="stable")[:beam]
     orders = first[:, None]  # (beam, predicates so far)
@@ -32,10 +30,8 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
 
 
 def aggregations(scores: PlanScores, order: IndexState, top: int = 2) -> list[ScoredPlan]:
-    """Input aggregation: the `top` best segmentations of `order` into groups of at most L predicates.
-
-    Keeping the `top` best segmentations of each prefix of `order` is equivalent to the paper's enumeration of all wait
-    and emit patterns.
+    """Input aggregation: the `top` best segmentations of `order` into groups of at most L predicates; equivalent to the
+    paper's enumeration of all wait and emit patterns.
     """
     best: list[list[tuple[float, IndexPlan]]] = [[(0.0, ())]]  # best[j]: segmentations of the first j predicates
     for end in range(1, len(order) + 1):

@@ -16,9 +16,9 @@ from agggen.datasets import Dataset, fingerprint_of, load_dataset
 from agggen.errors import AggGenError, ConfigError, TrainingError
 from agggen.records import Record
 from agggen.run import RunConfig, initial_weights
+from agggen.training.batches import replayed_per_epoch
 from agggen.training.choice import corpus_overrides
 from agggen.training.data import Data, bundle_folder, training_data, training_dataset
-from agggen.training.replay import replayed_per_epoch
 
 C = TypeVar("C", bound=RunConfig)
 Note = Callable[[str], None]
@@ -37,21 +37,14 @@ def adaptation(
     note: Note = lambda message: None,
     preset: str = PRESET,
 ) -> tuple[C, Data]:
-    """The configuration, of class `cls`, and the records to adapt the bundle at `address` to `data`.
+    """The configuration, of class `cls`, and the records to adapt the bundle at `address` (`bundle_folder`) to `data`.
 
     Args:
-        address: see `bundle_folder`.
-        data: the texts of the new domain, with splits train and dev.
+        data: the texts of the new domain, with splits train and dev; TrainingError if one of them has no text.
         replay: the corpus of the old texts, any source of `load_dataset`. [default: the bundle's training corpora, if
             available and unchanged]
-        overrides: as in `configuration`.
+        overrides: as in `configuration`; ConfigError if a setting is incompatible with the bundle's model.
         note: called with messages about new predicates and replay.
-
-    Raises:
-        BundleError: there is no bundle, or it was modified.
-        ConfigError: a setting is unknown or incompatible with the bundle's model.
-        CorpusError: `replay` cannot be read, or `data` lacks a split or has too many rejects.
-        TrainingError: `data` has no text in train or dev.
     """
     bundle = load_bundle(bundle_folder(address))
     for split, records in (("train", data.train), ("dev", data.dev)):
@@ -99,7 +92,7 @@ def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str
 
 
 def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
-    """The available and unchanged corpora on which the bundle was trained, including replayed corpora."""
+    """The corpora on which the bundle was trained, including replayed ones, if they are available and unchanged."""
     corpus = bundle.config.get("corpus", {})
     replayed = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
     splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(replayed)}
@@ -123,10 +116,7 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
 
 
 def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
-    """Adds old texts to the training data, enough for different ones in each epoch, and to the development data.
-
-    Their fraction of each epoch and of the development texts is ``training.replay``, if there are enough old texts.
-    """
+    """Adds old texts: the fraction ``training.replay`` of each epoch, different ones each, and of development texts."""
     training, rng, n_new = config.training, random.Random(config.training.seed), _n_texts(data.train)
     per_epoch = replayed_per_epoch(n_new, training.replay)
     n_texts = {

@@ -1,4 +1,8 @@
-"""Batches of examples of similar size under a cost budget, determined by seed and epoch."""
+"""Batches of examples of similar size under a cost budget, determined by seed and epoch.
+
+Replay mixes old texts into those of a new domain, against catastrophic forgetting; with the same few old texts in all
+epochs, a model would overfit them and forget the rest.
+"""
 
 import hashlib
 import random
@@ -8,6 +12,7 @@ from agggen.model.batch import Example, allowed_sets, collate
 from agggen.model.lattice import build_lattice
 
 _SHUFFLE_WINDOW = 40  # batches per sorting window: a compromise between randomness and padding
+_MIN_REPLAYED = 200  # texts per epoch; with fewer, a model forgets more
 
 
 def joint_costs(examples: Sequence[Example], max_group_size: int, max_violations: int = 0) -> list[int]:
@@ -73,3 +78,18 @@ def epoch_batches(
         batches.append(batch)
     rng.shuffle(batches)
     return batches
+
+
+def replayed_per_epoch(n_new: int, share: float) -> int:
+    """The number of old texts in an epoch: the fraction `share` of all texts, at least 200, but 0 if `share` is 0."""
+    return max(round(n_new * share / (1 - share)), _MIN_REPLAYED) if share else 0
+
+
+def epoch_examples(n_examples: int, n_replayed: int, share: float, epoch: int) -> list[int]:
+    """The indices of an epoch's examples: all new ones and, of the last `n_replayed` (old texts), the next
+    `replayed_per_epoch`, starting again from the first after the last; at most all.
+    """
+    n_new = n_examples - n_replayed
+    n_old = replayed_per_epoch(n_new, share)
+    old = (n_new + (epoch * n_old + number) % n_replayed for number in range(min(n_old, n_replayed)))
+    return [*range(n_new), *old]

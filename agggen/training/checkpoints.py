@@ -25,7 +25,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy of a trainer's state, which can be written while training continues."""
+    """A copy of a trainer's state in main memory, which can be written while training continues."""
 
     stage: str
     step: int
@@ -34,7 +34,7 @@ class Snapshot:
 
     @staticmethod
     def of(trainer: Trainer) -> Snapshot:
-        """Copies the trainer's state to main memory; TrainingError if the last update was not finite."""
+        """Copies the state; TrainingError if the last update was not finite."""
         trainer.check_finite()
         tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
@@ -45,7 +45,7 @@ class Snapshot:
         return Snapshot(trainer.stage, trainer.progress.step, copies, metadata)
 
     def write(self, path: Path) -> None:
-        """Writes the checkpoint to `path` atomically."""
+        """Writes the checkpoint atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(path.name + ".tmp")
         save_tensors(temporary, self.tensors, {"agggen": json.dumps(self.metadata)})
@@ -86,33 +86,23 @@ def _identity(trainer: Trainer) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path, trainer: Trainer) -> None:
-    """Restores the state of a checkpoint.
-
-    Raises:
-        TrainingError: the file is not a checkpoint, or is of another stage, seed, configuration, model or corpus.
-        OSError: the file cannot be read.
-    """
+    """Restores a checkpoint; TrainingError if it is damaged or has another stage, seed, setting, model or corpus."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = json.loads((file.metadata() or {}).get("agggen", "null"))
+            metadata = json.loads((file.metadata() or {})["agggen"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        stored = flatten(metadata)
-    except (SafetensorError, ValueError, RecursionError) as error:
+        stored, progress = flatten(metadata), Progress(**metadata["progress"])
+    except (SafetensorError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} is not a readable checkpoint ({error}); delete it to start over") from error
-    if not isinstance(metadata, dict):
-        raise TrainingError(f"{path} is not a checkpoint of a training run; delete it to start over")
     for key, expected in flatten(_identity(trainer)).items():
         if (value := stored.get(key)) != expected:
             raise TrainingError(
                 f"{path} was written with {key} {value!r}, this run has {expected!r}; "
                 "continue with the same configuration and corpus, or delete the checkpoint to start over"
             )
-    try:
-        trainer.progress = Progress(**metadata["progress"])
-    except (KeyError, TypeError) as error:
-        raise TrainingError(f"{path} is not a complete checkpoint ({error}); delete it to start over") from error
+    trainer.progress = progress
 
     def tensors_of(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -9,8 +9,7 @@ from agggen.datasets import Dataset
 from agggen.run import RunConfig
 
 AUTO = "auto"
-# (preset, number of training texts from which it is too small); `medium` is for larger corpora.
-_PRESET_LIMITS = (("tiny", 500), ("small", 10_000))
+_PRESET_LIMITS = (("tiny", 500), ("small", 10_000))  # preset, number of training texts from which it is too small
 # (lower, upper) estimates for one CPU core, measured by tests/benchmarks/presets.py on two corpora.
 _MINUTES_PER_1000_TEXTS = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
 C = TypeVar("C", bound=RunConfig)

@@ -38,23 +38,19 @@ class Data:
     segmenter: str  # the fingerprint of the segmenter, or ``corpus`` if the corpus has facts
     # Invalid records by ``CORPUS/SPLIT``, or by ``CORPUS`` if the source had no splits:
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
-    replay: list[Record] = field(default_factory=list)  # records whose texts are replayed (`agggen.training.replay`)
+    replay: list[Record] = field(default_factory=list)  # records whose texts are replayed (`training.batches`)
     start: StartBundle | None = None  # the bundle of the initial weights; None: random weights
 
     @property
     def sources(self) -> dict[str, str]:
         """The fingerprints of the splits and of the initial bundle, for `Bundle.sources`."""
-        return self.fingerprints | self._start_source
-
-    @property
-    def _start_source(self) -> dict[str, str]:
-        return {"start": self.start.fingerprint} if self.start else {}
+        return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     @property
     def input_fingerprints(self) -> dict[str, str]:
         """The fingerprints of all inputs other than the configuration that determine the result."""
-        data = {f"data {name}": value for name, value in self.fingerprints.items()}
-        return data | {"segmenter": self.segmenter} | self._start_source
+        inputs = {f"data {name}": value for name, value in self.fingerprints.items()} | {"segmenter": self.segmenter}
+        return inputs | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
         """Up to `count` development records with texts, evenly spaced in the split."""
@@ -71,9 +67,7 @@ def training_dataset(source: Any, **options: Any) -> Dataset:
 def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Dataset | None = None) -> Data:
     """The configuration's corpus (or `dataset`, if it is already loaded) and the segmenter of its texts.
 
-    Raises:
-        CorpusError: the corpus is missing, or more than `max_reject_share` of a split is rejected.
-        AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
+    Raises CorpusError if the corpus is missing, or more than `max_reject_share` of a split is rejected.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     names = dict.fromkeys((corpus.train, corpus.dev))
@@ -87,23 +81,17 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
             rejects[label] = list(rejected)
     fingerprints = {f"{corpus.name}/{name}": fingerprint_of(data.split(name)) for name in names}
     segmenter_fingerprint = segmenter(facts).fingerprint if facts else "corpus"
-    start = _load_start(config.training.start) if config.training.start else None
+    start: StartBundle | None = None
+    if config.training.start:
+        path = bundle_folder(config.training.start)
+        start = StartBundle(load_bundle(path), fingerprint(path))
     train, dev = data.split(corpus.train), data.split(corpus.dev)
     return Data(train, dev, fingerprints, segmenter_fingerprint, rejects, start=start)
 
 
-def _load_start(address: str) -> StartBundle:
-    path = bundle_folder(address)
-    return StartBundle(load_bundle(path), fingerprint(path))
-
-
 def bundle_folder(address: Path | str) -> Path:
     """The folder of the bundle at `address`: the folder of a bundle or a run, ``elements`` (the shipped bundle), or a
-    remote address, from which a copy is fetched.
-
-    Raises:
-        BundleError: there is no bundle, or it was modified.
-        RegistryError, StorageError: the registry or store fails.
+    remote address, from which a copy is fetched. Raises BundleError, or RegistryError or StorageError of a remote one.
     """
     if "://" in str(address) or str(address).startswith("models:"):
         return resolve_name(_REMOTE_FETCHER)(address)
@@ -137,9 +125,10 @@ def check_unchanged(stored: Mapping[str, Any], current: Mapping[str, Any], run: 
 def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings, including defaults, that determine the result of a run."""
     complete = flatten(RunConfig()) | dict(settings)
+    removed = [key for key in complete if key.endswith(".accumulate") and complete[key] == 1]  # 1 was the default
     skipped = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not complete[f"training.{stage}.epochs"])
     return {
         key: value
         for key, value in complete.items()
-        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(skipped))
+        if key not in ("training.start", *removed) and (key.endswith(".epochs") or not key.startswith(skipped))
     }

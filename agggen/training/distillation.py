@@ -1,8 +1,7 @@
 """Sequence-level distillation (Kim and Rush 2016): a student model is trained on texts that teacher models generated.
 
 Teachers generate texts for the training records and for subsets of their triples. The reference of a record is the
-consensus of its probable texts that pass `Generator.accepts`. The student needs fewer candidate plans for the same
-quality, and its texts seldom have faults.
+consensus of its probable texts that pass `Generator.accepts`.
 """
 
 import random
@@ -50,13 +49,10 @@ def _connected(triples: Sequence[Triple]) -> bool:
 def with_consensus(
     record: Record, texts: Sequence[Generation], accepts: Callable[[Record, Generation], bool]
 ) -> Record | None:
-    """The record with one reference: the consensus of its accepted texts, with facts and plan; None if there are none.
+    """The record with one reference, the consensus of its accepted texts, with facts and plan; None if there is none.
 
-    Texts whose score is more than `MARGIN` below the best fulfilled text's (`Generation.fulfilled`) are ignored.
-
-    Args:
-        texts: texts of one or several models with comparable scores; a text that several generated occurs several times
-        accepts: whether a text may be the reference (`Generator.accepts`).
+    The models of `texts` have comparable scores. Texts whose score is more than `MARGIN` below that of the best
+    fulfilled text are ignored.
     """
     fulfilled = [text for text in texts if text.fulfilled]
     if not fulfilled:

@@ -1,9 +1,8 @@
 """Data-parallel training: collective operations of workers, and the partition of a batch among them.
 
-The batch of an update does not depend on the number of workers. Each worker back-propagates the summed loss of its part
-of the batch, divided by the scored positions of the complete batch; the sum of the gradients is then the gradient of
-the complete batch. DistributedDataParallel is not used, since it requires that every `forward` uses all parameters;
-here a stage uses only some parameters, and a worker's part may be empty.
+Each worker back-propagates the summed loss of its part of the batch, divided by the scored positions of the complete
+batch. DistributedDataParallel requires that every `forward` uses all parameters; here a stage uses only some of them,
+and a worker's part may be empty.
 """
 
 from collections.abc import Sequence
@@ -63,8 +62,7 @@ class DistributedGroup(WorkerGroup):
 def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
     """The indices of the examples of worker `rank`: a contiguous part with about 1 / `size` of the cost; may be empty.
 
-    Since a batch is sorted by size, contiguous parts need little padding. An example belongs to the worker whose part
-    of the cumulative cost contains the midpoint of the example's cost.
+    An example belongs to the worker whose part of the cumulative cost contains the midpoint of the example's cost.
     """
     total_cost, cumulative_cost = sum(costs) or 1, 0.0
     owners = []
@@ -75,11 +73,7 @@ def worker_share(costs: Sequence[float], rank: int, size: int) -> range:
 
 
 def all_reduce_gradients(model: nn.Module, group: WorkerGroup) -> None:
-    """Replaces each gradient by its sum over the workers, in one all-reduce.
-
-    A missing gradient counts as zeros. If no worker has a gradient of a parameter, it stays None, so that the optimiser
-    skips the parameter.
-    """
+    """Replaces each gradient by its sum over the workers; it stays None if no worker has one."""
     if group.size == 1:
         return
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -73,14 +73,5 @@ class EventReporter(Callback):
 
     def _send(self, kind: EventKind, trainer: Trainer, metrics: Metrics, samples: str = "") -> None:
         progress = trainer.progress
-        event = TrainingEvent(
-            kind,
-            trainer.stage,
-            step=progress.step,
-            total_steps=trainer.total_steps,
-            epoch=progress.epoch,
-            best_dev_loss=progress.best_dev_loss,
-            metrics=dict(metrics),
-            samples=samples,
-        )
-        self.send(event)
+        steps, best_dev_loss = (progress.step, trainer.total_steps, progress.epoch), progress.best_dev_loss
+        self.send(TrainingEvent(kind, trainer.stage, *steps, best_dev_loss, dict(metrics), samples))

@@ -1,12 +1,9 @@
 """Extends a model by new words and predicates. Until it is trained further, its distributions stay the same.
 
-Known words and predicates keep their embeddings. New ones start with the embeddings that represented them before:
-
-- A new word has the embedding of [UNK]. The probability of [UNK] is divided equally among [UNK] and the new output
-  words, so other probabilities do not change, unless a word that could only be copied becomes an output word.
-- A new predicate has the embeddings and stop probabilities of the unknown predicate, which is trained by
-  ``model.predicate_dropout``, or, if it repeats a known predicate (``isPartOf_2``), of the known predicate. Thus the
-  probabilities of plans do not change.
+A new word has the embedding of [UNK]. The probability of [UNK] is divided equally among [UNK] and the new output words,
+so other probabilities do not change, unless a word that could only be copied becomes an output word. A new predicate
+has the embeddings and stop probabilities of the unknown predicate, which is trained by ``model.predicate_dropout``, or,
+if it repeats a known predicate (``isPartOf_2``), of the known predicate.
 """
 
 import math
@@ -23,9 +20,7 @@ from agggen.text import Vocabulary
 
 
 def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tuple[Encoder, dict[str, Tensor]]:
-    """The encoder and weights of `bundle`, extended by the predicates of `records` and the words that occur in them at
-    least `min_count` times. The bundle is not changed.
-    """
+    """The bundle's encoder and weights, extended by the predicates of `records` and words with `min_count` mentions."""
     encoder, weights = bundle.encoder, dict(bundle.model.state_dict())
     vocabulary = encoder.vocabulary.grown(records, min_count)
     index_of = {word: index for index, word in enumerate(encoder.vocabulary.words)}

@@ -1,7 +1,7 @@
 """The training loop: runs one stage (baseline or joint) and keeps the best weights.
 
-The complete state of `Trainer` can be saved and restored exactly. Dropout is seeded per update, and sums are computed
-in a fixed order, so a resumed run on a CPU has the same losses as an uninterrupted run with as many threads.
+Dropout is seeded per update, and sums are computed in a fixed order, so a resumed run on a CPU has the same losses as
+an uninterrupted run with as many threads.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -24,12 +24,12 @@ from agggen.model.joint import JointModel
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sort_keys, text_costs
 from agggen.training.callbacks import Callback
 from agggen.training.distributed import SINGLE_WORKER, WorkerGroup, all_reduce_gradients, worker_share
-from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
 
 # baseline: the plain Transformer, a text as a single fact; joint: the marginal over plans (paper section 3.3).
 Stage = Literal["baseline", "joint"]
 Precision = Literal["auto", "float32", "bfloat16"]  # of matrix products; auto is bfloat16 on a GPU, float32 on a CPU
+ScheduleName = Literal["linear", "noam"]
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ class StageConfig:
     label_smoothing: float = 0.0  # of output words, in training of the baseline only
     alignment_penalty: float | None = None  # joint stage only, see `JointModel.potentials`
     substitute: float = 0.0  # probability of replacing a name in record and text (`training.substitution`)
-    batch_positions: int = 4096  # decoded positions in one forward pass
-    max_records: int = 128  # texts in one forward pass
-    accumulate: int = 1  # forward passes per update
+    batch_positions: int = 4096  # decoded positions per update
+    max_records: int = 128  # texts per update
     clip: float = 1.0  # largest norm of the gradient
     patience: int = 3  # consecutive evaluations without a lower dev loss after which the stage ends
     initial_share: float = 0.0  # fraction of the stage's initial weights in its final weights, except transitions
@@ -56,7 +55,7 @@ class StageConfig:
 
     def __post_init__(self) -> None:
         check_minima(self, dict.fromkeys(("epochs", "warmup", "transition_warmup"), 0))
-        check_minima(self, dict.fromkeys(("batch_positions", "max_records", "accumulate", "patience", "log_every"), 1))
+        check_minima(self, dict.fromkeys(("batch_positions", "max_records", "patience", "log_every"), 1))
         check_below_one(self, ("label_smoothing", "beta2"))
         if self.alignment_penalty is not None and not self.alignment_penalty >= 0:
             raise ConfigError(f"alignment_penalty must be at least 0, or null, not {self.alignment_penalty}")
@@ -67,12 +66,27 @@ class StageConfig:
             raise ConfigError(f"clip must be greater than 0, not {self.clip}")
 
 
+def schedule(name: ScheduleName, warmup: int, total: int) -> Callable[[int], float]:
+    """Factors of the learning rate by update number s = 1, 2, ...
+
+    linear: a linear increase to 1 over `warmup` updates, then a linear decrease to 0.01 at `total`.
+    noam: min(s^-0.5, s * warmup^-1.5), without the model-size term (Vaswani et al. 2017, section 5.3).
+    """
+    warmup = max(warmup, 1)
+
+    def linear(step: int) -> float:
+        decay = min(max(step - warmup, 0) / max(total - warmup, 1), 1.0)
+        return min(step / warmup, 1.0) * max(1.0 - decay, 0.01)
+
+    def noam(step: int) -> float:
+        return float(min(step**-0.5, step * warmup**-1.5))
+
+    return linear if name == "linear" else noam
+
+
 @contextmanager
 def deterministic(device: torch.device) -> Iterator[None]:
-    """Makes gradients on a CPU deterministic: by default, threads sum gradients of indexed tensors in any order.
-
-    It has no effect on a GPU, where some operations have no deterministic version.
-    """
+    """Makes gradients on a CPU (not on a GPU) deterministic; by default, threads sum gradients in any order."""
     options: Any = torch.utils.deterministic
     fills_memory, was_deterministic = options.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
     if device.type == "cpu":
@@ -106,8 +120,8 @@ class Progress:
 class _Update(NamedTuple):
     """The input of an update, on the trainer's device."""
 
-    passes: list[list[int]]  # example indices per forward pass
-    shares: list[Batch]  # this worker's part of each forward pass, if not empty
+    indices: list[int]  # of the examples of all workers
+    batch: Batch | None  # this worker's examples, if any
     positions: int  # scored positions of all workers
 
 
@@ -118,10 +132,7 @@ class Trainer:
 
     All workers of `group` pass the same arguments, except for the callbacks. `stop` is called before every update; if
     it returns True on any worker, all workers stop. `substitute` augments each training example. `epoch_examples`
-    returns the indices of the training examples of an epoch, all if it is None.
-
-    Raises:
-        TrainingError: there are no training or no development texts.
+    returns the indices of the training examples of an epoch, all if it is None. Raises TrainingError without texts.
     """
 
     def __init__(
@@ -162,8 +173,7 @@ class Trainer:
             lr=0.0,
             betas=(0.9, config.beta2),
         )
-        batch_counts = [len(self._batches(epoch)) for epoch in range(config.epochs)]
-        self.total_steps = sum(math.ceil(count / config.accumulate) for count in batch_counts)
+        self.total_steps = sum(len(self._batches(epoch)) for epoch in range(config.epochs))
         warmups = (config.warmup, config.transition_warmup or config.warmup)
         factors = [schedule(config.schedule, warmup, self.total_steps) for warmup in warmups]
         self._rates = list(zip((config.learning_rate, config.transition_learning_rate), factors, strict=True))
@@ -172,8 +182,8 @@ class Trainer:
         initial = model.state_dict().items() if config.initial_share else ()
         self._initial = {name: tensor.clone() for name, tensor in initial if not name.startswith("transitions.")}
         self.stop_requested = False
-        # Number, example indices per forward pass, loss and gradient norm of the last update.
-        self._last_update: tuple[int, list[list[int]], Tensor, Tensor] | None = None
+        # Number, example indices, loss and gradient norm of the last update.
+        self._last_update: tuple[int, list[int], Tensor, Tensor] | None = None
 
     def _batches(self, epoch: int) -> list[list[int]]:
         budget, max_records = self.config.batch_positions, self.config.max_records
@@ -183,10 +193,8 @@ class Trainer:
     def run(self) -> Progress:
         """Trains to the last epoch or early stopping (``progress.done``), or until a stop is requested.
 
-        A stopped or restored run is resumed; a finished run only restores the best weights.
-
-        Raises:
-            TrainingError: a loss is not finite.
+        A stopped or restored run is resumed; a finished run only restores the best weights. Raises TrainingError if a
+        loss is not finite.
         """
         while self.progress.epoch < self.config.epochs and not self.progress.done:
             with deterministic(self.device):
@@ -220,8 +228,8 @@ class Trainer:
                 return False
             with isolated_randomness(self.device):
                 loss, norm = self._update(update)
-            logged_updates.append((loss, norm, update.positions, sum(map(len, update.passes))))
-            self.progress.batch += len(update.passes)
+            logged_updates.append((loss, norm, update.positions, len(update.indices)))
+            self.progress.batch += 1
             self.progress.step += 1
             for callback in self.callbacks:
                 callback.on_update(self)
@@ -242,38 +250,33 @@ class Trainer:
 
     def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
         """The inputs of the epoch's remaining updates; on a GPU, a thread prepares the next input during an update."""
-        begins = range(self.progress.batch, len(batches), self.config.accumulate)
-        updates = [batches[begin : begin + self.config.accumulate] for begin in begins]
-        steps = range(self.progress.step, self.progress.step + len(updates))
+        remaining = batches[self.progress.batch :]
+        steps = range(self.progress.step, self.progress.step + len(remaining))
         if self.device.type == "cpu":
-            yield from map(self._prepare, updates, steps)
+            yield from map(self._prepare, remaining, steps)
             return
         with ThreadPoolExecutor(1) as background:
-            current: Future[_Update] | None = None
-            for arguments in zip(updates, steps, strict=True):
-                following = background.submit(self._prepare, *arguments)
-                if current:
-                    yield current.result()
-                current = following
-            if current:
+            arguments = zip(remaining, steps, strict=True)
+            submitted = (background.submit(self._prepare, *update) for update in arguments)
+            current = next(submitted, None)
+            while current:
+                following = next(submitted, None)  # is prepared while the caller uses the current input
                 yield current.result()
+                current = following
 
     def _must_stop(self) -> bool:
         self.stop_requested = self.group.any(self.stop_requested or self._stop())
         return self.stop_requested
 
-    def _prepare(self, passes: list[list[int]], step: int) -> _Update:
-        """The input of update `step` + 1, whose forward passes have the example indices `passes`."""
-        examples = {i: self.train_examples[i] for pass_indices in passes for i in pass_indices}
+    def _prepare(self, indices: list[int], step: int) -> _Update:
+        """The input of update `step` + 1."""
+        examples = [self.train_examples[i] for i in indices]
         if self._substitute:  # the seed depends on the update, not on the worker
-            for i, example in examples.items():
-                examples[i] = self._substitute(example, random.Random(f"{self.seed} {self.stage} {step} {i}"))
-        shares: list[Batch] = []
-        for pass_indices in passes:
-            indices = worker_share([self._train_costs[i] for i in pass_indices], self.group.rank, self.group.size)
-            if indices:
-                shares.append(self._collated([examples[pass_indices[position]] for position in indices]))
-        return _Update(passes, shares, self._scored_positions(list(examples.values())))
+            seeds = [f"{self.seed} {self.stage} {step} {i}" for i in indices]
+            examples = [self._substitute(e, random.Random(seed)) for e, seed in zip(examples, seeds, strict=True)]
+        share = worker_share([self._train_costs[i] for i in indices], self.group.rank, self.group.size)
+        batch = self._collated([examples[position] for position in share]) if share else None
+        return _Update(indices, batch, self._scored_positions(examples))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
         """Makes one optimiser step; returns the summed loss and gradient norm of all workers, float64 on the device."""
@@ -283,14 +286,14 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         torch.manual_seed(self._random_seed())
         loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
-        for batch in update.shares:
-            loss = self._loss(batch)
+        if update.batch:
+            loss = self._loss(update.batch)
             (loss / update.positions).backward()
             loss_sum += loss.detach()
         all_reduce_gradients(self.model, self.group)
         self.group.all_reduce(loss_sum)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip).double()
-        self._last_update = (self.progress.step + 1, update.passes, loss_sum, norm)
+        self._last_update = (self.progress.step + 1, update.indices, loss_sum, norm)
         if self.device.type == "cpu":  # on a GPU only before log lines and checkpoints, to avoid synchronisation
             self.check_finite()
         self.optimizer.step()
@@ -300,17 +303,16 @@ class Trainer:
         """Raises TrainingError if the last loss or gradient norm is not finite; synchronises with the device."""
         if self._last_update is None:
             return
-        step, passes = self._last_update[:2]
+        step, indices = self._last_update[:2]
         loss, norm = map(float, self._last_update[2:])
         if not math.isfinite(loss) or not math.isfinite(norm):
-            ids = ", ".join(self.train_examples[i].id for indices in passes for i in indices[:3])
+            ids = ", ".join(self.train_examples[i].id for i in indices[:3])
             raise TrainingError(
                 f"update {step}: loss {loss} and gradient norm {norm} must be finite "
                 f"(records {ids}, ...); try a smaller learning_rate or a longer warmup"
             )
 
     def _random_seed(self) -> int:
-        """The seed of the next update; it depends only on seed, stage, step and rank, so resumed runs reproduce it."""
         key = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
         return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
 
@@ -331,9 +333,7 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """Mean negative log-likelihood of the development texts in nats per scored position; TrainingError if it is not
-        finite.
-        """
+        """-log p of the development texts in nats per scored position; TrainingError if it is not finite."""
         self.model.eval()
         config, start_time = self.config, time.monotonic()
         loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)

@@ -8,10 +8,8 @@ from agggen.errors import StoppedError
 
 
 class StopRequest:
-    """A stop flag; the training loop calls it before each update and stops if it returns True.
-
-    As a context manager in the main thread, this object handles the first SIGINT or SIGTERM; a second signal has its
-    default effect. In other threads, which cannot handle signals, the context manager does nothing.
+    """A stop flag; the training loop calls it before each update and stops if it returns True. As a context manager in
+    the main thread, it handles the first SIGINT or SIGTERM; a second signal has its default effect.
     """
 
     def __init__(self) -> None:

@@ -18,20 +18,17 @@ from agggen.text.tokenise import JOINER
 from agggen.text.vocabulary import SPECIALS
 from agggen.verification.values import FUNCTION_WORDS
 
-Name = tuple[int, ...]
-"""The token ids of a subject or object. In a replacement, the k-th out-of-vocabulary word has the id -k."""
+Name = tuple[int, ...]  # the token ids of a subject or object
 Substitute = Callable[[Example, random.Random], Example]
 
+# Fractions of replacements by names of the same predicate and role, by out-of-vocabulary words, and by a capitalised
+# word of texts, so that a model copies the symbol "At" instead of starting a sentence; the others are random names.
 _SAME_PREDICATE_SHARE, _UNSEEN_SHARE, _CAPITALISED_SHARE = 0.6, 0.2, 0.1
-"""Fractions of replacements by names of the same predicate and role, by out-of-vocabulary words, and by a capitalised
-word of texts, so that a model copies the symbol "At" instead of starting a sentence; the others are random names."""
 
 
 def substitution(examples: Sequence[Example], vocabulary: Vocabulary, probability: float) -> Substitute:
-    """A function that replaces each name of an example with the given probability by a name of `examples`.
-
-    A name is kept if the text does not contain it completely, or contains one of its content words outside names: after
-    a replacement, the text would contain a word that is not in the record.
+    """A function that replaces each name of an example with the given probability by a name of `examples`, unless the
+    text does not contain it completely, or contains one of its content words outside names.
     """
     n_words = len(vocabulary)
     function_ids = frozenset(

@@ -11,7 +11,7 @@ from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, StoppedError, TrainingError
 from agggen.run import RunConfig, prepare
 from agggen.training.adaptation import adaptation
-from agggen.training.replay import epoch_examples, replayed_per_epoch
+from agggen.training.batches import epoch_examples, replayed_per_epoch
 from tests.command import Run
 from tests.unit.test_api import ROWS, UpdateCounter, train
 

@@ -1,13 +1,18 @@
-"""The notation of plans: round trip, errors with the column; unique names of predicates."""
+"""Human plans: their notation, resolution to indices, and completion; unique names of predicates."""
 
-from itertools import count
+from itertools import count, permutations
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.errors import PlanError
-from agggen.records import Plan, unique_predicates
+from agggen.planning import PlanDistribution, named_plan, resolve_plan
+from agggen.planning.bounded import beam_plans
+from agggen.planning.exact import k_best
+from agggen.records import Plan, Record, Triple, unique_predicates
+from tests.unit.test_planning import aggregations_of, chain_score, make_scores
 
 
 @given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
@@ -52,3 +57,56 @@ def test_repeated_predicates_get_numbers(predicates: str, names: str) -> None:
 def test_a_row_with_thousands_of_equal_predicates_is_named_in_linear_time() -> None:
     """Regression: cubic time; rejecting a row with a list of 20,000 values took hours."""
     assert unique_predicates(["p"] * 20_000)[-1] == "p_20000"
+
+
+NAMES = ("eatType", "near", "customer rating", "food", "area")
+RECORD = Record("r7", tuple(Triple("The Mill", name, "x") for name in NAMES))
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 5), largest=st.integers(1, 3), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st.DataObject) -> None:
+    scores = make_scores(seed, n, largest)
+    order = tuple(np.random.default_rng(seed).permutation(n).tolist())
+    n_prefix = data.draw(st.integers(0, n), label="predicates in the prefix")
+    # Groups of a human prefix may be larger than L.
+    prefix = data.draw(st.sampled_from(aggregations_of(order[:n_prefix], 5)), label="prefix") if n_prefix else ()
+    level = data.draw(st.sampled_from([None, *range(1, min(largest, n) + 1)]), label="level")
+    continuations = [
+        continuation
+        for unused in permutations(order[n_prefix:])
+        for continuation in (aggregations_of(unused, level or largest) if unused else [()])
+    ]
+    best = sorted((-chain_score(scores, continuation, prefix), prefix + continuation) for continuation in continuations)
+    assert PlanDistribution(n, scores, level=level).complete(prefix) == best[0][1]
+    plans = k_best(scores.adjusted(level), 10, prefix)
+    assert [plan.states for plan in plans] == [plan for _, plan in best[:10]]
+    assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in best[:10]], abs=1e-12)
+    assert [plan.states for plan in beam_plans(scores.adjusted(level), 10, prefix, 10**6)] == [p.states for p in plans]
+
+
+def test_a_human_plan_is_resolved_and_named() -> None:
+    plan, indices = '[food] [near "customer rating" eatType] [area]', ((3,), (1, 2, 0), (4,))
+    assert resolve_plan(RECORD, Plan.parse(plan)) == indices
+    assert str(named_plan(RECORD, indices)) == plan
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("[eatType] [naer food]", r"record 'r7': the record has no predicate 'naer'; did you mean near(\?| or)"),
+        ("[EATTYPE]", r"no predicate 'EATTYPE'; did you mean eatType\?"),
+        ("[population]", "no predicate 'population'; it has eatType, near, customer rating, food, area"),
+    ],
+)
+def test_an_unknown_predicate_is_refused_with_similar_names(plan: str, message: str, partial: bool) -> None:
+    with pytest.raises(PlanError, match=message):
+        resolve_plan(RECORD, Plan.parse(plan), partial)
+
+
+def test_omitted_predicates_are_an_error_unless_the_plan_is_partial() -> None:
+    plan = Plan.parse("[eatType] [near food]")
+    with pytest.raises(PlanError, match="record 'r7' omits customer rating, area; add"):
+        resolve_plan(RECORD, plan)
+    assert resolve_plan(RECORD, plan, partial=True) == ((0,), (1, 3))

@@ -1,6 +1,7 @@
-"""Planning against enumeration of all plans, in float64."""
+"""Planning and the plan distribution p(z | x) against enumeration of all plans, in float64; sampling; large records."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, permutations, product
 
@@ -9,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agggen.errors import PlanError
 from agggen.model.lattice import ordered_states
+from agggen.planning import PlanDistribution
 from agggen.planning.bounded import beam_plans
-from agggen.planning.exact import k_best, log_partition
+from agggen.planning.exact import is_exact, k_best, log_partition, sample
 from agggen.planning.scores import IndexPlan, PlanScores, plan_score
 from agggen.planning.two_stage import aggregations, no_aggregation, orderings, random_order, two_stage
 
@@ -131,11 +134,6 @@ def test_two_stage_equals_the_procedure_of_the_paper(seed: int, n: int, largest:
         assert [plan.score for plan in plans] == pytest.approx([score for score, _ in expected], abs=1e-12)
 
 
-def test_two_stage_plans_records_of_40_predicates() -> None:
-    plans = two_stage(make_scores(1, 40, 2))
-    assert all(sorted(i for state in plan.states for i in state) == list(range(40)) for plan in plans)
-
-
 def test_extreme_logits_stay_finite() -> None:
     scores = make_scores(2, 5)
     extreme = replace(scores, inside=scores.inside * 1e4, out=scores.out * 1e4, within=scores.within * 1e4)
@@ -144,18 +142,6 @@ def test_extreme_logits_stay_finite() -> None:
         assert sorted(i for state in plan.states for i in state) == list(range(5))
     total, best = log_partition(extreme), k_best(extreme, 1)[0].score
     assert total is not None and total >= best and math.isfinite(total)
-
-
-def test_diagonals_are_never_read() -> None:
-    scores = make_scores(4, 4)
-    out, inside = scores.out.copy(), scores.inside.copy()
-    np.fill_diagonal(out, np.nan)
-    np.fill_diagonal(inside, -np.inf)
-    masked = replace(scores, out=out, inside=inside)
-    assert k_best(masked, 50) == k_best(scores, 50)
-    assert beam_plans(masked, 50) == beam_plans(scores, 50)
-    assert two_stage(masked) == two_stage(scores)
-    assert log_partition(masked) == log_partition(scores)
 
 
 def test_random_order_ablation_aggregates_one_shuffled_order() -> None:
@@ -175,13 +161,111 @@ def test_no_aggregation_ablation_ranks_plans_by_their_order() -> None:
     assert [(tuple(i for (i,) in plan.states), plan.score) for plan in plans] == orderings(scores, 4)
 
 
+# --- the distribution over plans ---
+
+
+def enumerated(scores: PlanScores, largest: int, reward: float = 0.0) -> dict[IndexPlan, float]:
+    """The probability of every plan, by enumeration."""
+    plans = all_plans(scores.n_predicates, largest)
+    weights = [math.exp(chain_score(scores, plan) + reward * len(plan)) for plan in plans]
+    total = math.fsum(weights)
+    return {plan: weight / total for plan, weight in zip(plans, weights, strict=True)}
+
+
+@pytest.mark.parametrize("level", [None, 1, 2])
+@pytest.mark.parametrize("reward", [0.0, 0.8])
+def test_probabilities_equal_enumeration(level: int | None, reward: float) -> None:
+    scores = make_scores(3, 4, 3)
+    distribution = PlanDistribution(4, scores, level=level, reward=reward)
+    expected = enumerated(scores, level or 3, reward)
+    plans, exact = distribution.k_best(10_000)
+    assert exact and {plan.states for plan in plans} == set(expected)
+    for plan in plans:
+        assert plan.log_probability == pytest.approx(math.log(expected[plan.states]), abs=1e-9)
+        assert plan.score == plan.log_probability == distribution.scored(plan.states).log_probability
+    assert [plan.score for plan in plans] == sorted((plan.score for plan in plans), reverse=True)
+
+
+def test_a_plan_outside_the_level_has_no_probability() -> None:
+    distribution = PlanDistribution(3, make_scores(1, 3, 2), level=1)
+    assert distribution.scored(((0,), (1,), (2,))).log_probability is not None
+    assert distribution.scored(((0, 1), (2,))).log_probability is None
+    assert PlanDistribution(3, make_scores(1, 3, 2)).scored(((0, 1, 2),)).log_probability is None
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"start": np.array([0.0, np.nan, 0.0])}, "start has a value that is not finite at index .*1"),
-        ({"out": np.full((3, 3), -np.inf)}, "out has a value that is not finite"),
-    ],
+    ("first", "last"), [((), ((0,), (3,))), ((), ((0, 3),)), (((0, 3),), ()), (((3,),), ((0,),)), (((0,), (3,)), ())]
 )
-def test_scores_that_are_not_finite_are_refused(change: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(make_scores(0, 3, 2), **change)
+def test_groups_of_unknown_predicates_precede_or_follow_the_plan(first: IndexPlan, last: IndexPlan) -> None:
+    """Predicates 0 and 3 of five are unknown."""
+    scores = make_scores(5, 3, 2)
+    distribution = PlanDistribution(5, scores, first, last)
+    plans, _ = distribution.k_best(1000)
+    expected = enumerated(scores, 2)
+    renamed = {
+        (*first, *(tuple((1, 2, 4)[i] for i in group) for group in plan), *last): share
+        for plan, share in expected.items()
+    }
+    assert {plan.states: math.exp(plan.score) for plan in plans} == pytest.approx(renamed)
+    completed = distribution.complete(((3,), (4,)))
+    assert completed[:2] == ((3,), (4,))
+    assert completed[2 if (0,) in first or (0, 3) in first else -1] == (0,)
+    nothing_known = PlanDistribution(2, None, (), ((0,), (1,)))
+    assert [plan.states for plan in nothing_known.k_best(5)[0]] == [((0,), (1,))]
+    assert nothing_known.scored(((0,), (1,))).log_probability is None
+    assert nothing_known.complete(((1,),)) == ((1,), (0,))
+
+
+def test_samples_follow_the_probabilities() -> None:
+    scores = make_scores(2, 3, 2)
+    expected = enumerated(scores, 2)
+    drawn = Counter(plan.states for plan in sample(scores, 20_000, np.random.default_rng(1)))
+    for plan, share in expected.items():
+        assert drawn[plan] / 20_000 == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / 20_000) + 1e-9)
+
+
+def test_top_p_draws_the_most_probable_groups_only() -> None:
+    scores = make_scores(2, 3, 2)
+    expected = enumerated(scores, 2)
+
+    def chance(prefix: IndexPlan) -> float:
+        return math.fsum(share for plan, share in expected.items() if plan[: len(prefix)] == prefix)
+
+    reachable: set[IndexPlan] = set()
+    prefixes: list[IndexPlan] = [()]
+    while prefixes:
+        prefix = prefixes.pop()
+        if sum(map(len, prefix)) == 3:
+            reachable.add(prefix)
+            continue
+        following = {plan[len(prefix)] for plan in expected if plan[: len(prefix)] == prefix}
+        total = 0.0
+        for group in sorted(following, key=lambda group: -chance((*prefix, group))):
+            if total < 0.7:
+                prefixes.append((*prefix, group))
+            total += chance((*prefix, group)) / chance(prefix)
+    drawn = {plan.states for plan in sample(scores, 5000, np.random.default_rng(1), top_p=0.7)}
+    assert drawn == reachable != set(expected)
+
+
+def test_sampling_is_reproducible_and_needs_exact_tables() -> None:
+    first, second = (sample(make_scores(2, 4), 9, np.random.default_rng(3)) for _ in range(2))
+    assert first == second
+    with pytest.raises(PlanError, match="20 predicates cannot be sampled"):
+        sample(make_scores(1, 20, 1), 1, np.random.default_rng(1))
+
+
+def test_plans_of_large_records_are_those_of_the_beam_and_have_no_probability() -> None:
+    scores = make_scores(1, 15, 2)
+    assert not is_exact(scores)
+    distribution = PlanDistribution(15, scores)
+    plans, exact = distribution.k_best(3)
+    assert not exact
+    assert [plan.states for plan in plans] == [plan.states for plan in beam_plans(scores, 3)]
+    completed = distribution.complete(((14,), (3, 0)))
+    for states in (plans[0].states, completed):
+        assert sorted(index for group in states for index in group) == list(range(15))
+    assert completed[:2] == ((14,), (3, 0))
+    for plan in plans:
+        assert plan.log_probability is None
+        assert plan.score == pytest.approx(plan_score(scores, plan.states))

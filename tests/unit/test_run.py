@@ -242,7 +242,7 @@ def test_an_unavailable_device_is_refused(tmp_path: Path, name: str) -> None:
         (InferenceConfig, {"plan_weight": float("nan")}, "plan_weight must be a number"),
         *(
             (StageConfig, {name: 0}, f"{name} must be at least 1, not 0")
-            for name in ("accumulate", "log_every", "batch_positions", "max_records", "patience")
+            for name in ("log_every", "batch_positions", "max_records", "patience")
         ),
         (StageConfig, {"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
         (StageConfig, {"alignment_penalty": float("nan")}, "alignment_penalty must be at least 0, or null"),

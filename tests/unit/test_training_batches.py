@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agggen.model.batch import Example
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sort_keys, text_costs
-from agggen.training.schedules import ScheduleName, schedule
+from agggen.training.loop import ScheduleName, schedule
 from tests.unit.model.enumeration import fitting_sets, members, random_example
 
 

@@ -35,17 +35,12 @@ from tests.unit.toy_training import (
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("stop_at", [1, 5, 7, 12])
-@pytest.mark.parametrize(("accumulate", "substitute"), [(1, None), (2, shuffle)])
-def test_a_stopped_run_resumes_exactly(
-    tmp_path: Path, stage: Stage, stop_at: int, accumulate: int, substitute: Any
-) -> None:
-    config = replace(CONFIG, accumulate=accumulate, label_smoothing=0.1 if stage == "baseline" else 0.0)
+@pytest.mark.parametrize("substitute", [None, shuffle])
+def test_a_stopped_run_resumes_exactly(tmp_path: Path, stage: Stage, stop_at: int, substitute: Any) -> None:
+    config = replace(CONFIG, label_smoothing=0.1 if stage == "baseline" else 0.0)
     full = Log()
     whole = trainer(stage, config, callbacks=[full], substitute=substitute)
-    total = whole.run().step
-    assert total == whole.total_steps == len(full.losses)
-    stop_at = min(stop_at, total - 1)
-
+    assert whole.run().step == whole.total_steps == len(full.losses)
     before_stop, after_stop = Log(stop_at), Log()
     stopped = trainer(stage, config, callbacks=[before_stop], substitute=substitute)
     assert not stopped.run().done
@@ -175,9 +170,9 @@ def rewrite(path: Path, without: str = "", **changes: object) -> None:
         ),
         (lambda path: path.write_bytes(bytes(range(256)) * 9), "not a readable checkpoint .*delete it to start over"),
         (lambda path: save_file({"a": torch.zeros(2)}, path, {"agggen": "{half of"}), "not a readable checkpoint"),
-        (lambda path: save_file({"a": torch.zeros(2)}, path), "is not a checkpoint of a training run"),
+        (lambda path: save_file({"a": torch.zeros(2)}, path), "not a readable checkpoint"),
         (lambda path: rewrite(path, format=1), "written with format 1, this run has 2"),
-        (lambda path: rewrite(path, progress={"a": 1}), r"not a complete checkpoint .*'a'"),
+        (lambda path: rewrite(path, progress={"a": 1}), "not a readable checkpoint .*'a'"),
         (lambda path: rewrite(path, without="model.output_bias"), "does not fit this model"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Beam search equals `slow_search` (no batches, no caches), enumeration, and training's log-probabilities."""
+"""Beam search equals `slow_search`, which has no batches and no caches; limits, shared prefixes, pruning."""
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.generation.config import BeamConfig
-from agggen.generation.hypotheses import Hypothesis, PlanPrefix
+from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.search import BeamSearch, Expectation, Task
-from agggen.model.batch import CLS, SEP, Example, collate
-from agggen.model.joint import JointModel, ModelConfig
 from agggen.model.lattice import IMPOSSIBLE
-from tests.unit.generation.search_examples import (
-    TASKS,
-    Groups,
-    assert_same,
-    check_search,
-    histories,
-    ngrams,
-    search,
-    tiny_writer,
-)
+from tests.unit.generation.search_examples import TASKS, assert_same, check_search, histories, search, tiny_writer
 from tests.unit.model.enumeration import random_example
 
 CONFIG = BeamConfig(beam=3, max_fact_tokens=4)
@@ -71,65 +60,6 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
     check_search(model, config, tasks, records)  # regressions: empty facts; a minimum length above the maximum
 
 
-# --- optimality, with the scores of training ---
-
-
-def log_probabilities(model: JointModel, examples: Sequence[Example], groups: Groups) -> list[float]:
-    """The log-probabilities of texts given a plan, computed as in training."""
-    batch = collate(examples)
-    states = model.lattice_of(batch)
-    sets = [frozenset(row.nonzero().flatten().tolist()) for row in states.set_members]
-    allowed = torch.zeros(len(examples), len(groups), len(sets), dtype=torch.bool)
-    for fact, group in enumerate(groups):
-        allowed[:, fact, sets.index(frozenset(group))] = True
-    with torch.no_grad():
-        totals: list[float] = model.emissions(batch, allowed, states).masked_fill(~allowed, 0).sum((1, 2)).tolist()
-    return totals
-
-
-def toy_model(seed: int, history: str) -> tuple[JointModel, Example]:
-    """Words 7 and 8 are output words, 9 is a source word, 10 and 11 are out of vocabulary."""
-    sizes = ModelConfig(width=8, heads=2, feed_forward=8, dropout=0.0, predicate_dim=2, history=history)  # type: ignore[arg-type]
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        model = JointModel(sizes, n_words=10, n_output=9, n_predicates=3).double().eval()
-        for parameter in model.parameters():
-            parameter.add_(0.4 * torch.randn_like(parameter))
-    return model, Example("toy", (CLS, 9, 10, SEP, 8, 11, SEP), (-1, 0, 0, 0, 1, 1, 1), (0, 1, 3, 0, 1, 3, 0), (1, 2))
-
-
-POSSIBLE_WORDS = {(0,): (7, 8, 9, 10), (1,): (7, 8, 11), (0, 1): (7, 8, 9, 10, 11)}
-
-
-def all_texts(groups: Groups, max_words: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    facts = (
-        [words for n in range(1, max_words + 1) for words in itertools.product(POSSIBLE_WORDS[group], repeat=n)]
-        for group in groups
-    )
-    return itertools.product(*facts)
-
-
-@histories
-@pytest.mark.parametrize(("groups", "max_words"), [(((0, 1),), 3), (((0,), (1,)), 2), (((1,), (0,)), 2)])
-@pytest.mark.parametrize(("penalty", "block"), [(0.0, 0), (0.9, 0), (0.9, 2)])
-def test_a_wide_beam_finds_every_text(history: str, groups: Groups, max_words: int, penalty: float, block: int) -> None:
-    """Words are only copied from the fact's own triples; marks and UNK are never generated.
-
-    Regression: the last word of a fact and the first of the next counted as a bigram.
-    """
-    model, example = toy_model(len(groups), history)
-    texts = list(all_texts(groups, max_words))
-    texts = [t for t in texts if not block or len(set(ngrams(t, block))) == len(ngrams(t, block))]
-    totals = log_probabilities(model, [replace(example, facts=facts) for facts in texts], groups)
-    expected = [
-        Hypothesis(facts, total, total / ((5 + len(groups) + sum(map(len, facts))) / 6) ** penalty)
-        for facts, total in zip(texts, totals, strict=True)
-    ]
-    config = BeamConfig(beam=512, length_penalty=penalty, max_fact_tokens=max_words, block_ngrams=block)
-    (result,) = search(model, config, [Task(0, groups)], [example])
-    assert_same(result, sorted(expected, key=lambda h: -h.score))
-
-
 # --- limits ---
 
 
@@ -155,17 +85,13 @@ def test_lower_precision_returns_similar_scores(dtype: torch.dtype) -> None:
         assert result[0].log_probability == pytest.approx(expected[0].log_probability, rel=tolerance)
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        *(("beam", [0]), ("max_fact_tokens", [0]), ("min_tokens_per_triple", [-1]), ("block_ngrams", [-3])),
-        ("length_penalty", [-0.5, math.inf, math.nan]),
-    ],
-)
-def test_invalid_settings_are_refused(name: str, values: list[Any]) -> None:
-    for value in values:
-        with pytest.raises(ValueError, match=f"{name} must be .*, not {value}"):
-            BeamConfig(**{name: value})
+NOT_PENALTIES = [("length_penalty", value) for value in (-0.5, math.inf, math.nan)]
+
+
+@pytest.mark.parametrize(("name", "value"), [("beam", 0), ("max_fact_tokens", 0), ("block_ngrams", -3), *NOT_PENALTIES])
+def test_invalid_settings_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be .*, not {value}"):
+        BeamConfig(**{name: value})
 
 
 # --- shared prefixes and pruning ---

@@ -214,9 +214,8 @@ def elements_record(name: str) -> Record:
 
 HARD = record_of("namedAfter = the and of water, and to in", "meltingPoint = 14 K", "category = metal", subject="Oda")
 """A record whose first value the shipped model cannot generate."""
-LIST = record_of(
-    "discoveredBy = Ann, Bo, Cy, Di and Ed", "category = metal", "meltingPoint = 14 K", "period = 6", subject="Oda"
-)
+LIST_VALUES = "discoveredBy = Ann, Bo, Cy, Di and Ed; category = metal; meltingPoint = 14 K; period = 6"
+LIST = record_of(*LIST_VALUES.split("; "), subject="Oda")
 """A record whose first value the shipped model only generates with constraints."""
 
 
@@ -232,13 +231,8 @@ def test_the_constrained_search_runs_only_if_no_unconstrained_text_passes(shippe
 
 
 def test_the_full_stop_before_a_fallback_belongs_to_the_preceding_fact(shipped: Generator) -> None:
-    values = (
-        "stateAtRoomTemperature = gas",
-        "discoveryYear = 1766",
-        "meltingPoint = 14 of the K",
-        "category = nonmetal",
-    )
-    record = record_of(*values, subject="Hydrogen")
+    values = "stateAtRoomTemperature = gas; discoveryYear = 1766; meltingPoint = 14 of the K; category = nonmetal"
+    record = record_of(*values.split("; "), subject="Hydrogen")
     plan = Plan.parse("[stateAtRoomTemperature] [discoveryYear] [meltingPoint] [category]")
     ((text,),) = shipped.generate([record], [plan])
     _, before, fallback, _ = text.facts

@@ -1,6 +1,7 @@
 """The joint model in float64 against enumeration: emissions per token, likelihood over all state sequences."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -80,34 +81,34 @@ def test_emissions_equal_scores_token_by_token(history: str, copy: bool, copy_ne
                     assert score == pytest.approx(emission(fact, group), abs=1e-9), (example.id, fact, group)
 
 
+def word_scorer(model: JointModel, example: Example) -> Callable[..., float]:
+    """Returns ``score(word, smoothing=0.0)`` of a first word, under the set of triple 0 and a random hidden state."""
+    memory, hidden = model.encode(collate([example])), torch.randn(1, 1, model.config.width, dtype=torch.float64)
+    visible, scored = memory.triple == 0, torch.ones(1, 1, dtype=torch.bool)
+
+    def score(word: int, smoothing: float = 0.0) -> float:
+        last, target = torch.tensor([[LAST]]), torch.tensor([[word]])
+        return model.token_log_probs(hidden, last, target, scored, memory, visible, smoothing).item()
+
+    return score
+
+
 @copying
 def test_a_word_that_can_be_neither_generated_nor_copied_is_scored_as_unk(copy: bool) -> None:
     """An impossible score (-1e9) would dominate the mean loss of a corpus."""
     model = tiny_model(copy=copy)
     example = Example("r", (2, 8, 26, 3, 9, 27, 3), (-1, 0, 0, 0, 1, 1, 1), (0, 1, 3, 0, 1, 3, 0), (1, 2), ((26, 27),))
-    memory, hidden = model.encode(collate([example])), torch.randn(1, 1, model.config.width, dtype=torch.float64)
-    visible, scored = memory.triple == 0, torch.ones(1, 1, dtype=torch.bool)
-
-    def score(word: int) -> float:
-        last, target = torch.tensor([[LAST]]), torch.tensor([[word]])
-        return model.token_log_probs(hidden, last, target, scored, memory, visible).item()
-
+    score = word_scorer(model, example)
     assert score(27) == pytest.approx(score(UNK), abs=1e-12)
     assert copy == (abs(score(26) - score(UNK)) > 1e-6)
     assert likelihood(model, [example])[0] > -100
 
 
 def test_label_smoothing_adds_the_mean_over_output_words() -> None:
-    model, example = tiny_model(copy=False), BATCH[1]
-    memory, hidden = model.encode(collate([example])), torch.randn(1, 1, 8, dtype=torch.float64)
-    visible, scored = memory.is_triple_token(), torch.ones(1, 1, dtype=torch.bool)
-
-    def score(word: int, smoothing: float) -> float:
-        word_id, mark = torch.tensor([[word]]), torch.tensor([[LAST]])
-        return model.token_log_probs(hidden, mark, word_id, scored, memory, visible, smoothing).item()
-
-    mean = sum(score(word, 0.0) for word in range(model.n_output)) / model.n_output
-    assert score(9, 0.1) == pytest.approx(0.9 * score(9, 0.0) + 0.1 * mean, abs=1e-12)
+    model = tiny_model(copy=False)
+    score = word_scorer(model, BATCH[1])
+    mean = sum(score(word) for word in range(model.n_output)) / model.n_output
+    assert score(9, 0.1) == pytest.approx(0.9 * score(9) + 0.1 * mean, abs=1e-12)
 
 
 @histories

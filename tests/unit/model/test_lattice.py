@@ -1,4 +1,4 @@
-"""The states of a record and their pruning by hard alignment, compared with enumeration."""
+"""States of a record, their pruning by hard alignment, and the HMM's dynamic programs, compared with enumeration."""
 
 from dataclasses import replace
 
@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.model.batch import Example, allowed_sets, collate
-from agggen.model.hmm import Potentials, log_likelihood
-from agggen.model.lattice import build_lattice
-from tests.unit.model.enumeration import distinct_sets, fitting_sets, members, ordered_states, random_example
+from agggen.model.hmm import Potentials, log_likelihood, posterior, viterbi
+from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
+from tests.unit.model.enumeration import (
+    check_inference,
+    distinct_sets,
+    fitting_sets,
+    members,
+    ordered_states,
+    paths_of,
+    random_example,
+)
 
 
 def test_numbers_of_states_equal_the_papers() -> None:
@@ -91,3 +99,61 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
 def test_whole_texts_are_not_constrained() -> None:
     batch = collate([example(2, required=[1, 2], forbidden=[2, 1])], single_fact=True)
     assert allowed_sets(batch, build_lattice(2, 3)).tolist() == [[[True, True, True]]]
+
+
+# --- dynamic programs (float64) ---
+
+MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
+
+
+def random_potentials(
+    seed: int, counts: list[int], lengths: list[int], max_size: int, prune: bool
+) -> tuple[Potentials, Lattice]:
+    """Potentials of a ragged batch, in which pruned states and states of absent predicates are impossible.
+
+    If there would be too many paths to enumerate, more states are pruned. Padding has arbitrary numbers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return 3 * torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    states = build_lattice(max(counts), max_size)
+    start, out = draw(len(counts), max(counts)), draw(len(counts), max(counts), max(counts))
+    node = draw(len(counts), max(lengths), len(states.states))
+    for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+        start[row, count:], out[row, :, count:] = IMPOSSIBLE, IMPOSSIBLE
+        possible = [i for i, state in enumerate(states.states) if max(state) < count]
+        max_states = max(1, int(MOST_PATHS ** (1 / length)))
+        for t in range(length):
+            order = torch.randperm(len(possible), generator=generator).tolist()
+            keep = int(torch.randint(1, len(possible) + 1, (1,), generator=generator)) if prune else len(possible)
+            kept = {possible[i] for i in order[: min(keep, max_states)]}
+            node[row, t, [i not in kept for i in range(len(states.states))]] = IMPOSSIBLE
+    return Potentials(start, out, node, torch.tensor(lengths)), states
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Potentials, Lattice]:
+    size = draw(st.integers(1, 3))
+    counts = draw(st.lists(st.integers(1, 5), min_size=size, max_size=size))
+    lengths = draw(st.lists(st.integers(1, 4), min_size=size, max_size=size))
+    return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)), draw(st.booleans()))
+
+
+@given(problems())
+@settings(deadline=None, max_examples=80)
+def test_likelihood_posterior_and_best_path_equal_enumeration(problem: tuple[Potentials, Lattice]) -> None:
+    potentials, states = problem
+    check_inference(potentials, states, [paths_of(potentials, states, row) for row in range(len(potentials.lengths))])
+
+
+def test_paths_and_posteriors_in_inference_mode() -> None:
+    """Both are computed by autograd, which inference mode disables."""
+    potentials, states = random_potentials(9, [3, 2], [2, 3], 3, prune=True)
+    expected = posterior(potentials, states), *viterbi(potentials, states)
+    with torch.inference_mode():
+        inside = Potentials(*(tensor.clone() for tensor in potentials))
+        actual = posterior(inside, states), *viterbi(inside, states)
+    for a, b in zip(expected, actual, strict=True):
+        torch.testing.assert_close(a, b)

@@ -5,12 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, collate
 from agggen.model.lattice import IMPOSSIBLE
-from agggen.model.tensors import largest
 from tests.unit.model.enumeration import OTHER_WORDS, TokenwiseEmission, random_example, tiny_model
 
 
@@ -48,14 +45,3 @@ def test_candidates_are_the_most_probable_words_and_all_source_words(copy: bool,
             of_source = sayable & set(example.source)
             others = sorted(sayable - of_source, key=lambda word: -expected[word])[:k]
             assert set(dict(candidates)) == of_source | set(others)
-
-
-@given(st.integers(1, 700), st.integers(1, 6), st.integers(0, 99), st.booleans())
-def test_largest_equals_topk(n: int, k: int, seed: int, ties: bool) -> None:
-    values = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    values = values.round() if ties else values
-    k = min(k, n)
-    top, indices = largest(values, k)
-    assert torch.equal(top, values.topk(k, -1).values)
-    assert torch.equal(values.gather(-1, indices), top)
-    assert all(len(set(row)) == k for row in indices.flatten(0, 1).tolist()), "a position is repeated"

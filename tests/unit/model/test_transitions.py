@@ -62,18 +62,6 @@ def test_rows_are_softmaxes_over_the_records_predicates(variant: Variant, batch:
             check(scores.start[row], formulas.p_out(None))
 
 
-@given(records, st.integers(1, 4))
-@quick
-def test_the_normalised_distribution_over_states_sums_to_one(batch: list[list[int]], max_size: int) -> None:
-    scores, states = score(transitions(max_size=max_size), batch)
-    for row, ids in enumerate(batch):
-        rest = scores.within[row].exp()
-        for first in range(len(ids)):
-            assert rest[states.first == first].sum().item() == pytest.approx(1, abs=1e-10)
-        for p_out in (scores.start[row], *scores.out[row, : len(ids)]):
-            assert (p_out[states.first].exp() * rest).sum().item() == pytest.approx(1, abs=1e-10)
-
-
 def test_records_larger_than_the_stop_table_are_normalised() -> None:
     scores, states = score(transitions(max_size=2), [[o % N_PREDICATES for o in range(20)], [3, 4]])
     total = (scores.start[:, states.first] + scores.within).exp().sum(1)

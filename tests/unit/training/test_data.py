@@ -90,6 +90,7 @@ def test_records_with_too_many_triples_are_not_sampled(tmp_path: Path) -> None:
     ("before", "now", "message"),
     [
         ({"inference.verify": "strict"}, {}, ""),  # a run of a version without this setting
+        ({"training.joint.accumulate": 1}, {}, ""),  # a run of a version with this setting
         ({}, {"inference.verify": "off"}, r"inference\.verify was 'strict' and is 'off'"),
         ({"training.start": "a"}, {"training.start": "b"}, ""),  # compared by the content
         ({"start": "12"}, {"start": "34"}, "start was '12' and is '34'"),
