@@ -53,11 +53,6 @@ class Task:
         return self.path.resolve().parent.name if Path(self.address) == self.path else self.address
 
     @property
-    def seed(self) -> int:
-        """The seed of the displayed samples, the confidence intervals and the random orders."""
-        return self.config.seed
-
-    @property
     def partial(self) -> str:
         """A note that only a part of the split is evaluated; empty for the complete split."""
         part = f"{len(self.records):,} of {self.split_size:,} records of {self.corpus} {self.split}"
@@ -104,8 +99,8 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
         "records": len(task.records),
         "corpus fingerprint": task.identity["records"],
         "protocol": task.metrics.protocol,
-        "seed": task.seed,
-        "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
+        "seed": task.config.seed,
+        "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.config.seed})",
         "inference (hash)": task.identity["inference"],
         **{f"inference {name}": value for name, value in flatten(task.config).items()},
         **{f"seconds, {step}": f"{value:.1f}" for step, value in seconds.items()},
@@ -140,12 +135,12 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     output = generate_outputs(generator, task.records, task.config, N_BEST, progress)
     generation_end = time.monotonic()
     records, texts = output.records, output.texts
-    scores = text_scores(task.metrics, records, texts, task.seed)
+    scores = text_scores(task.metrics, records, texts, task.config.seed)
     values = check_values(records, texts, generator.checker)
     plans, facts = zip(*((generation.plan, generation.facts) for generation in output.generations), strict=True)
     rows = rows_of(records, texts, values, plans, facts, scores.segment_scores)
     sections = scores.sections + model_sections(
-        output, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
+        output, rows, alignments(generator, records), values.statistics, task.config.ablation, task.config.seed
     )
     for section in sections:
         for measure in section.measures:
@@ -164,5 +159,5 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
         reference_groups(records, task.segmenter),
         compare_with_published(board, sections) if board else (None, reason),
         task.partial,
-        task.seed,
+        task.config.seed,
     )

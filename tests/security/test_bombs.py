@@ -13,8 +13,7 @@ from agggen.errors import BundleError, ConfigError
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.folder import Folder
-from tests.unit.registry.examples import save_model
-from tests.unit.registry.test_admission import fix_manifest
+from tests.unit.registry.examples import fix_manifest, save_model
 
 DEEP = "[" * 200_000
 HEADROOM = 2 << 30  # bytes

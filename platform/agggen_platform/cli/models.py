@@ -13,7 +13,7 @@ from agggen_platform.cli import console
 from agggen_platform.cli.records import is_remote
 
 if TYPE_CHECKING:
-    from agggen_platform.registry.promotion import Promotion
+    from agggen_platform.registry.registration import Promotion
 
 app = typer.Typer(name="models", no_args_is_help=True, help="Register versions of models and promote one to champion.")
 
@@ -60,7 +60,7 @@ def show(model: Model, registry: RegistryUri = None) -> None:
 
     model_registry = Registry(registry)
     version = model_registry.version(parse_address(model))
-    rows: list[tuple[str, str]] = [
+    rows = [
         ("version", str(version)),
         ("address", version.source),
         ("registered", _utc_minute(version.registered)),
@@ -177,9 +177,8 @@ def rollback(
 
 
 def _print_move(promotion: Promotion, alias: str) -> None:
-    version, previous = promotion.version, promotion.previous
-    before = "" if previous is None else f" (before: {previous.number})"
-    console.echo(f"models:/{version.name}@{alias} is version {version.number}{before}")
+    before = f" (before: {promotion.previous.number})" if promotion.previous else ""
+    console.echo(f"models:/{promotion.version.name}@{alias} is version {promotion.version.number}{before}")
 
 
 def _utc_minute(seconds: float) -> str:

@@ -138,11 +138,10 @@ class RejectCollector:
             if file:
                 file.unlink(missing_ok=True)  # rejects of an earlier run
             return
+        advice = "; --output FILE lists all in FILE.rejects.jsonl" if len(self.rejects) > 1 else ""
         if file:
             write_rejects(file, self.rejects)
-        advice = f"; see {file}" if file else ""
-        if not file and len(self.rejects) > 1:
-            advice = "; --output FILE lists all in FILE.rejects.jsonl"
+            advice = f"; see {file}"
         reject = self.rejects[0]
         location = reject.file + (f", line {reject.line}" if reject.line else "")
         if reject.id and repr(reject.id) not in reject.reason:

@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agggen_platform.doctor.findings import Finding, error, note, ok
+from agggen_platform.doctor.findings import Finding, Settings, error, note, ok
 from agggen_platform.doctor.machine import unwritable
-from agggen_platform.doctor.settings import Settings
 from agggen_platform.extras import is_installed
 from agggen_platform.mlflow_client import sqlite_file
 from agggen_platform.registry.address import RegistryError
-from agggen_platform.registry.client import connect, registry_uri
+from agggen_platform.registry.store import connect, registry_uri
 from agggen_platform.tracking.origin import masked, without_credentials
 from agggen_platform.tracking.tracker import default_uri, sqlite_uri
 

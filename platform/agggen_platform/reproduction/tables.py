@@ -49,12 +49,7 @@ class Recipe:
         return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
 
     def settings(self, model: Model, seed: int, user_overrides: Sequence[str] = (), start: str = "") -> list[str]:
-        """The overrides of one training.
-
-        Args:
-            user_overrides: the user's overrides; see `check_overrides`.
-            start: the address of the Transformer's bundle, from which AggGen's training starts.
-        """
+        """The overrides of one training; `start`: the address of the Transformer's bundle, from which AggGen starts."""
         start_from = [f"training.start={start}"] if start and model == "agggen" else []
         return [*self.overrides, *user_overrides, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
 
@@ -73,8 +68,6 @@ class System:
 
 @dataclass(frozen=True)
 class Column:
-    """A measure."""
-
     name: str
     digits: int = 2  # decimal places
     note: str = ""  # explanation of the name, printed below the table
@@ -123,7 +116,6 @@ SYSTEMS = (
 _AGGGEN = SYSTEMS[1]
 _STUDENT = System("agggen-student", "AggGen, distilled", "student")
 _UNSEEN_SYSTEMS = (_AGGGEN, System("agggen-rel2text", "AggGen, sentences of Rel2Text", "agggen", phrases="rel2text"))
-_FOUR_DIGITS = ("nist", "cider")
 
 
 def table_of_texts(
@@ -134,28 +126,16 @@ def table_of_texts(
     extra_measures: Iterable[str] = (),
     systems: tuple[System, ...] = SYSTEMS,
 ) -> Table:
-    """A table of the published systems of `board` and ours, with the board's measures.
-
-    Args:
-        extra_measures: further measures of our systems, from the board's protocol or `agggen.evaluation.values`.
-    """
+    """A table of the published systems of `board` and ours, with the board's measures and further ones of ours."""
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra_measures]
     protocol_metrics = PROTOCOLS[board.protocol]
     scores = {score: f"{board.protocol if score in protocol_metrics else 'faithfulness'}/{score}" for score in measures}
-    columns = [Column(score, 4 if score in _FOUR_DIGITS else 2, VALUE_METRICS.get(score, "")) for score in scores]
-    return Table(
-        name,
-        title,
-        recipe,
-        board.corpus,
-        board.split,
-        tuple(columns),
-        systems,
-        tuple(SystemRow(system.name, system.key, scores) for system in systems),
-        board.systems,
-        f"protocol {board.protocol}: {board.method}" if board.systems else "",
-        board.inputs,
-    )
+    digits = {"nist": 4, "cider": 4}
+    columns = tuple(Column(score, digits.get(score, 2), VALUE_METRICS.get(score, "")) for score in scores)
+    system_rows = tuple(SystemRow(system.name, system.key, scores) for system in systems)
+    protocol = f"protocol {board.protocol}: {board.method}" if board.systems else ""
+    ours = (columns, systems, system_rows)
+    return Table(name, title, recipe, board.corpus, board.split, *ours, board.systems, protocol, board.inputs)
 
 
 def _board(corpus: str, split: str, trained_on: str) -> Board:
@@ -165,18 +145,9 @@ def _board(corpus: str, split: str, trained_on: str) -> Board:
 
 _WEBNLG = Recipe("webnlg", "webnlg", "webnlg-quick")
 _WEBNLG_LONG = Recipe("webnlg-long", "webnlg", "webnlg-long")
-_WEBNLG_3 = Recipe(
-    "webnlg-3.0",
-    "webnlg-3.0",
-    "webnlg-quick",
-    (
-        "corpus.name=webnlg-3.0",
-        "corpus.test=dev",
-        "training.baseline.epochs=4",  # epochs x texts is nearly that of the recipe for WebNLG 2017
-        "training.joint.epochs=1",
-        "training.precision=bfloat16",
-    ),
-)
+_WEBNLG_3_EPOCHS = ("training.baseline.epochs=4", "training.joint.epochs=1")  # nearly as many updates as in _WEBNLG
+_WEBNLG_3_SETTINGS = ("corpus.name=webnlg-3.0", "corpus.test=dev", *_WEBNLG_3_EPOCHS, "training.precision=bfloat16")
+_WEBNLG_3 = Recipe("webnlg-3.0", "webnlg-3.0", "webnlg-quick", _WEBNLG_3_SETTINGS)
 _E2E = Recipe("e2e", "e2e", "e2e-quick", ("training.joint.alignment_penalty=null",))  # as in the shipped records
 _E2E_CLEANED = Recipe("e2e-cleaned", "e2e-cleaned", "e2e-cleaned-quick")
 _ELEMENTS = Recipe("elements", "elements", "elements")
@@ -191,9 +162,8 @@ def _annotation_table(
 ) -> Table:
     """A table of scores on the 100 records with human plans and alignments (`webnlg-plans`)."""
     system_rows = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())
-    return Table(
-        name, title, _WEBNLG, "webnlg-plans", "test", tuple(columns), (_AGGGEN,), system_rows, published, inputs=100
-    )
+    test_data = ("webnlg-plans", "test")
+    return Table(name, title, _WEBNLG, *test_data, tuple(columns), (_AGGGEN,), system_rows, published, inputs=100)
 
 
 def _plan_table() -> Table:
@@ -212,9 +182,8 @@ def _alignment_table() -> Table:
         "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in measures},
         "rule-based": {name: f"alignment/rule_based_{name}" for name in measures},
     }
-    return _annotation_table(
-        "alignment", "Automatic and human alignments, WebNLG", map(Column, measures), rows, ALIGNMENT
-    )
+    title = "Automatic and human alignments, WebNLG"
+    return _annotation_table("alignment", title, map(Column, measures), rows, ALIGNMENT)
 
 
 def _build_tables() -> Iterable[Table]:

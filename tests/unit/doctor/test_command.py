@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.doctor import areas
-from agggen_platform.doctor.settings import Settings, settings_of
+from agggen_platform.doctor.findings import Settings, settings_of
 from tests.command import Run
 from tests.processes import free_ports
-from tests.unit.doctor.helpers import stub_server
+from tests.unit.doctor.conftest import stub_server
 
 
 def test_the_settings_of_a_job() -> None:

@@ -108,22 +108,11 @@ def test_a_candidate_must_not_be_worse(metric: str, tolerance: float, value: flo
     assert ("worse by" in verdict.note) is not passed
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"corpus": "tay"},
-        {"split": "test"},
-        {"records": "0e"},
-        {"protocol": "e2e"},
-        {"signature": "another signature"},
-        {"metric": "plain/ter"},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_different_evaluations_are_not_compared(changes: dict[str, str]) -> None:
-    verdict = Gate().judge(version(2, scored(99.0, **changes)), version(1, ONE))
-    assert not verdict.passed
-    assert "no common evaluation of plain/bleu" in verdict.note
+def test_different_evaluations_are_not_compared() -> None:
+    differences = [{"corpus": "tay"}, {"split": "test"}, {"records": "0e"}, {"protocol": "e2e"}, {"signature": "other"}]
+    for changes in (*differences, {"metric": "plain/ter"}):
+        verdict = Gate().judge(version(2, scored(99.0, **changes)), version(1, ONE))
+        assert not verdict.passed and "no common evaluation of plain/bleu" in verdict.note, changes
 
 
 def test_the_commands_for_missing_evaluations_are_named() -> None:

@@ -10,9 +10,8 @@ import pytest
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry import Gate, PromotionRefused, Registry, promote, record, register, rollback
 from agggen_platform.registry.address import RegistryError
-from agggen_platform.registry.client import registry_uri
-from agggen_platform.registry.promotion import earlier_versions
-from agggen_platform.registry.store import Move
+from agggen_platform.registry.registration import earlier_versions
+from agggen_platform.registry.store import Move, registry_uri
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
 from tests.unit.registry.examples import write_report
@@ -145,6 +144,6 @@ def test_an_alias_that_is_moved_during_the_checks_is_an_error(three: list[Path])
         return []
 
     expected = pytest.raises(RegistryError, match="agggen@champion is version 3, where version 1 was expected")
-    with patch("agggen_platform.registry.promotion.smoke_test", move), expected:
+    with patch("agggen_platform.registry.registration.smoke_test", move), expected:
         promote("agggen", "2")
     assert champion() == "3"
