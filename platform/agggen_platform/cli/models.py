@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="models", no_args_is_help=True, help="Register versions of models and promote one to champion.")
 
-RegistryUri = Annotated[
-    str | None,
-    Option(
-        "--registry",
-        metavar="URI",
-        help="MLflow [default: MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI or runs/mlflow.db]",
-    ),
-]
+_REGISTRY_HELP = "MLflow [default: MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI or runs/mlflow.db]"
+RegistryUri = Annotated[str | None, Option("--registry", metavar="URI", help=_REGISTRY_HELP)]
 Model = Annotated[str, Argument(metavar="MODEL", help="A version: NAME/VERSION or NAME@ALIAS.")]
 Alias = Annotated[str, Option(help="The alias to move.")]
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 Level = Literal["ok", "note", "warning", "error"]
 """note: optional; warning: jobs are slow or insecure; error: jobs fail, or others can run code on the cluster."""
-_CLUSTER_KEYS = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "autoscaling")
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Sett
     from agggen_platform.job_config import JobConfig
 
     config = load_config(JobConfig, preset, overrides)
-    cluster = {name: getattr(config.cluster, name) for name in _CLUSTER_KEYS}
+    names = ("address", "workers", "cpus_per_worker", "gpus_per_worker", "autoscaling")
+    cluster = {name: getattr(config.cluster, name) for name in names}
     return Settings(
         runs,
         storage=config.storage.url,

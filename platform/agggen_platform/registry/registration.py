@@ -11,20 +11,11 @@ from agggen.config import config_hash
 from agggen.errors import AggGenError
 from agggen.verification.critic.critic import Critic
 from agggen_platform.mlflow_client import mlflow_key
+from agggen_platform.registry import store
 from agggen_platform.registry.address import CANDIDATE, CHAMPION, ModelAddress, RegistryError, check_name, parse_address
 from agggen_platform.registry.admission import admit, smoke_test
 from agggen_platform.registry.evaluations import Evaluation, Gate, read_evaluation, utc_now
-from agggen_platform.registry.store import (
-    CONFIG_HASH,
-    DATA,
-    FINGERPRINT,
-    METRIC,
-    RUN,
-    Move,
-    Registry,
-    Version,
-    registry_uri,
-)
+from agggen_platform.registry.store import Move, Registry, Version, registry_uri
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking.origin import masked
@@ -56,7 +47,7 @@ def register(
     bundle, bundle_fingerprint = admit(address)
     registry = Registry(uri, create=True)
     existing = _existing_version(registry, name, bundle_fingerprint, address)
-    all_tags = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), FINGERPRINT: bundle_fingerprint}
+    all_tags = {**_tags_of(bundle, address, metrics or {}), **(tags or {}), store.FINGERPRINT: bundle_fingerprint}
     version = existing or registry.add_version(name, address, {key: tag for key, tag in all_tags.items() if tag})
     if existing is None:
         registry.set_alias(name, CANDIDATE, version.number)
@@ -93,12 +84,12 @@ def _existing_version(registry: Registry, name: str, digest: str, address: str) 
 
 
 def _tags_of(bundle: Bundle | Critic, address: str, metrics: Mapping[str, float]) -> dict[str, str]:
-    tags = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
-    tags[RUN] = run_of(address)
+    tags = {} if isinstance(bundle, Critic) else {store.CONFIG_HASH: config_hash(dict(bundle.config))}
+    tags[store.RUN] = run_of(address)
     for source, value in bundle.sources.items():
-        tags[mlflow_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
+        tags[mlflow_key(store.DATA + source)] = value if isinstance(value, str) else json.dumps(value)
     all_metrics = {**bundle.metrics, **metrics}
-    return tags | {mlflow_key(METRIC + metric): repr(float(value)) for metric, value in all_metrics.items()}
+    return tags | {mlflow_key(store.METRIC + metric): repr(float(value)) for metric, value in all_metrics.items()}
 
 
 def run_of(address: str) -> str:

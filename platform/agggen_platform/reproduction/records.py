@@ -16,9 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from agggen.config import Scalar, flatten
 from agggen.errors import ConfigError
 from agggen.evaluation import without_counts
+from agggen.evaluation.values import VALUE_METRICS
 from agggen.generation.config import InferenceConfig
 from agggen.report.build import source_of
-from agggen_platform.reproduction.tables import SystemRow, Table
+from agggen_platform.reproduction.tables import FOUR_DIGITS, SystemRow, Table
 from agggen_platform.storage.folder import Folder
 
 FOLDER = "records"
@@ -204,9 +205,9 @@ def rows_of(comparison: Comparison) -> list[list[str]]:
     """The cells of the table, header row first; the last column is the source of the scores."""
     sources = _sources(comparison)
     columns = comparison.table.columns
-    rows = [["system", *(column.name for column in columns), "from"]]
+    rows = [["system", *columns, "from"]]
     for row in comparison.rows:
-        cells = [_format_cell(row.scores.get(column.name, ()), column.digits) for column in columns]
+        cells = [_format_cell(row.scores.get(name, ()), 4 if name in FOUR_DIGITS else 2) for name in columns]
         source = f"ours, n={row.runs}" if row.runs else f"[{sources.index(row.source) + 1}]"
         rows.append([row.system, *cells, source])
     return rows
@@ -222,7 +223,7 @@ def notes_of(comparison: Comparison, location: str) -> Iterator[str]:
         command = f"agggen reproduce {table.name} --runs runs --seeds 1,2,3"
         yield f"There are no records {location}. To create them: {command}"
         return
-    yield from (f"{column.name}: {column.note}." for column in table.columns if column.note)
+    yield from (f"{name}: {VALUE_METRICS[name]}." for name in table.columns if name in VALUE_METRICS)
     record = comparison.records[0]
     yield (
         f"Ours: from the records {location}, {table.corpus} {table.split} ({record.inputs:,} records), trained by "

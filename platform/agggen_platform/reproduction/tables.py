@@ -11,7 +11,6 @@ from agggen.config import Scalar
 from agggen.errors import ConfigError, hint
 from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, PublishedSystem
-from agggen.evaluation.values import VALUE_METRICS
 
 Model = Literal["transformer", "agggen", "student"]
 """A student is trained on texts of AggGen models; see `agggen_platform.distillation`."""
@@ -25,6 +24,8 @@ SUBSETS = 20_000
 _SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
 _MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
 _TABLE_KEYS = ("corpus", "inference", "training.seed", "training.start")
+_PLAN_MEASURES = ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari")
+FOUR_DIGITS = frozenset({"nist", "cider", *_PLAN_MEASURES})  # measures that are printed with four decimal places
 _PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ablation", "group_reward", "seed")
 
 
@@ -67,13 +68,6 @@ class System:
 
 
 @dataclass(frozen=True)
-class Column:
-    name: str
-    digits: int = 2  # decimal places
-    note: str = ""  # explanation of the name, printed below the table
-
-
-@dataclass(frozen=True)
 class SystemRow:
     """The row of one of our systems."""
 
@@ -91,7 +85,7 @@ class Table:
     recipe: Recipe
     corpus: str
     split: str  # each system is evaluated once on this split of `corpus`
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]  # names of measures
     systems: tuple[System, ...]
     system_rows: tuple[SystemRow, ...]
     published: tuple[PublishedSystem, ...] = ()
@@ -130,11 +124,9 @@ def table_of_texts(
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra_measures]
     protocol_metrics = PROTOCOLS[board.protocol]
     scores = {score: f"{board.protocol if score in protocol_metrics else 'faithfulness'}/{score}" for score in measures}
-    digits = {"nist": 4, "cider": 4}
-    columns = tuple(Column(score, digits.get(score, 2), VALUE_METRICS.get(score, "")) for score in scores)
     system_rows = tuple(SystemRow(system.name, system.key, scores) for system in systems)
     protocol = f"protocol {board.protocol}: {board.method}" if board.systems else ""
-    ours = (columns, systems, system_rows)
+    ours = (tuple(scores), systems, system_rows)
     return Table(name, title, recipe, board.corpus, board.split, *ours, board.systems, protocol, board.inputs)
 
 
@@ -156,7 +148,7 @@ _ELEMENTS = Recipe("elements", "elements", "elements")
 def _annotation_table(
     name: str,
     title: str,
-    columns: Iterable[Column],
+    columns: Iterable[str],
     rows: Mapping[str, Mapping[str, str]],
     published: tuple[PublishedSystem, ...],
 ) -> Table:
@@ -167,13 +159,13 @@ def _annotation_table(
 
 
 def _plan_table() -> Table:
-    measures = ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari")
     rows = {
-        "between humans": {name: f"plans/human_{name}" for name in measures} | {"groups": "plans/reference_groups"},
-        _AGGGEN.name: {name: f"plans/{name}" for name in (*measures, "groups")},
+        "between humans": {name: f"plans/human_{name}" for name in _PLAN_MEASURES}
+        | {"groups": "plans/reference_groups"},
+        _AGGGEN.name: {name: f"plans/{name}" for name in (*_PLAN_MEASURES, "groups")},
     }
-    columns = [*(Column(name, 4) for name in measures), Column("groups")]
-    return _annotation_table("plans", "Most probable plans and human plans, WebNLG", columns, rows, PLANNING)
+    title = "Most probable plans and human plans, WebNLG"
+    return _annotation_table("plans", title, (*_PLAN_MEASURES, "groups"), rows, PLANNING)
 
 
 def _alignment_table() -> Table:
@@ -183,7 +175,7 @@ def _alignment_table() -> Table:
         "rule-based": {name: f"alignment/rule_based_{name}" for name in measures},
     }
     title = "Automatic and human alignments, WebNLG"
-    return _annotation_table("alignment", title, map(Column, measures), rows, ALIGNMENT)
+    return _annotation_table("alignment", title, measures, rows, ALIGNMENT)
 
 
 def _build_tables() -> Iterable[Table]:

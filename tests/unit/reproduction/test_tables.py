@@ -31,7 +31,7 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
             settings = load_config(InferenceConfig, None, [*overrides_of(config.inference), *system.inference])
             assert (settings != config.inference) == bool(system.inference)
     assert table.split in get_corpus(table.corpus).splits
-    columns = {column.name for column in table.columns}
+    columns = set(table.columns)
     assert all(set(system.scores) <= columns for system in table.published)
     assert all(set(line.scores) == columns for line in table.system_rows)
     assert {line.system for line in table.system_rows} == {system.key for system in table.systems}
