@@ -1,4 +1,4 @@
-"""Builds a report from texts and scores: rows, comparison with published systems, breakdowns."""
+"""The parts of a report: a row per record, comparison with published systems, breakdowns."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from agggen.evaluation.values import CheckedValues
 from agggen.facts import FactSegmenter
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
-from agggen.report.content import OUR_NAME, Cell, Report, Row, Section, Table
+from agggen.report.content import OUR_NAME, Cell, Row, Section, Table
 from agggen.verification.e2e import slot_errors, slot_of
 
 Statistics = Mapping[str, SegmentStatistics]  # statistics of protocol `plain` by metric, over the texts of all rows
@@ -44,32 +44,17 @@ def rows_of(
     return rows
 
 
-def build(
-    title: str,
-    identity: Mapping[str, str | int],
-    run: Mapping[str, Cell],
-    rows: Sequence[Row],
-    sections: Sequence[Section],
-    statistics: Statistics,
-    references: tuple[Iterable[int], str],
-    published: tuple[Table | None, str],
-    partial: str = "",
-    seed: int = 0,
-) -> Report:
-    """Builds a report, with breakdowns of the scores by triples, category, predicate and group size.
-
-    `statistics` are the metrics of protocol `plain`, `references` the result of `reference_groups`, and `published` the
-    comparison with published systems or None, and the report's `published_note`.
-    """
+def breakdowns(
+    rows: Sequence[Row], statistics: Statistics, references: tuple[Iterable[int], str]
+) -> dict[str, Table | None]:
+    """The scores by triples, category, predicate and group size; `references`: the result of `reference_groups`."""
     caption = "By the number of triples of a record"
-    tables = {
-        "published": published[0],
+    return {
         "by_triples": _by_part(rows, statistics, lambda row: len(row.record.triples), "triples", caption),
         "by_category": by_category(rows, statistics),
         "groups": group_sizes([row.plan for row in rows if row.plan is not None], *references),
         "by_predicate": by_predicate(rows),
     }
-    return Report(title, identity, run, sections, rows, tables, published[1], partial, seed)
 
 
 def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tuple[list[int], str]:

@@ -23,7 +23,7 @@ from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
 from agggen.report import Report
-from agggen.report.build import build, compare_with_published, reference_groups, rows_of
+from agggen.report.build import breakdowns, compare_with_published, reference_groups, rows_of
 from agggen.report.content import Cell
 from agggen.report.sections import TextMetrics, model_sections, text_scores
 
@@ -149,15 +149,15 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     seconds = {"writing": generation_end - start, "scoring": time.monotonic() - generation_end}
     protocol, training_corpus = task.metrics.protocol, trained_on(task.bundle)
     board, reason = board_for(task.corpus, task.split, len(task.records), protocol, training_corpus)
-    return build(
+    published, note_on_published = compare_with_published(board, sections) if board else (None, reason)
+    return Report(
         f"{task.title} on {task.corpus} {task.split}",
         task.identity,
         run_information(task, seconds),
-        rows,
         sections,
-        scores.plain,
-        reference_groups(records, task.segmenter),
-        compare_with_published(board, sections) if board else (None, reason),
+        rows,
+        {"published": published, **breakdowns(rows, scores.plain, reference_groups(records, task.segmenter))},
+        note_on_published,
         task.partial,
         task.config.seed,
     )

@@ -22,7 +22,7 @@ from agggen.config import as_overrides, flatten, load_config, overrides_of, reso
 from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
-from agggen.report import check_target, write_report
+from agggen.report.folder import check_target, to_json, write_report
 from agggen.training.adaptation import adaptation
 from agggen.training.data import Data, training_dataset
 from agggen.training.progress import ProgressLines, progress_printer
@@ -175,8 +175,7 @@ class _SeedRun:
                 evaluated = evaluation.evaluate(task, progress_printer(len(task.records), self.say), self.say)
                 write_report(path, evaluated)
                 evaluation.log_report(task, evaluated, path, self.runs, self.say)
-                report = _read_report(path, task.identity)
-                assert report is not None
+                report = to_json(evaluated)
             record = self.record_of(system, flatten(task.config), report)
             self.say(f"Record: {write_record(self.runs, table, record)}")
 
