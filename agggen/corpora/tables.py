@@ -5,7 +5,7 @@
     wide    any other keys                    one record per row; the other columns are predicates, their cells objects
 
 "Your own data" in agggen/README.md describes them. The columns ``text``, ``text2``, ``reference``, ... contain
-reference texts; columns without a name are ignored. A review table (`agggen.report.review`) has the record form, with
+reference texts; columns without a name are ignored. A review table (`agggen.report.folder`) has the record form, with
 ``triples`` as JSON and the text in ``corrected``.
 """
 
@@ -256,7 +256,7 @@ def _draft_of_row(row: Mapping[str, Any], line: int, identifier: str, columns: C
 
 
 def _record_form_of_review(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a review table (`agggen.report.review`) in the record form."""
+    """The row of a review table (`agggen.report.folder`) in the record form."""
     try:
         triples = json.loads(row["triples"])
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
-"""Builds a report from texts and scores: rows, comparison with published systems, breakdowns."""
+"""The parts of a report: a row per record, comparison with published systems, breakdowns."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agggen.alignment import align
 from agggen.evaluation.published import Board, PublishedSystem
@@ -10,9 +10,10 @@ from agggen.evaluation.values import CheckedValues
 from agggen.facts import FactSegmenter
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
-from agggen.report.content import OUR_NAME, Cell, Report, Row, Section, Table
-from agggen.report.tables import by_category, by_predicate, by_triples, group_sizes
+from agggen.report.content import OUR_NAME, Cell, Row, Section, Table
 from agggen.verification.e2e import slot_errors, slot_of
+
+Statistics = Mapping[str, SegmentStatistics]  # statistics of protocol `plain` by metric, over the texts of all rows
 
 
 def rows_of(
@@ -43,35 +44,17 @@ def rows_of(
     return rows
 
 
-def build(
-    title: str,
-    identity: Mapping[str, str | int],
-    run: Mapping[str, Cell],
-    rows: Sequence[Row],
-    sections: Sequence[Section],
-    statistics: Mapping[str, SegmentStatistics],
-    references: tuple[Iterable[int], str],
-    published: tuple[Table | None, str],
-    partial: str = "",
-    seed: int = 0,
-) -> Report:
-    """Builds a report, with breakdowns of the scores by triples, category, predicate and group size.
-
-    `statistics` are the metrics of protocol `plain`, `references` the result of `reference_groups`, and `published` the
-    comparison with published systems or None, and the report's `published_note`.
-    """
-    triples, triples_chart = by_triples(rows, statistics)
-    predicates, predicates_chart = by_predicate(rows)
-    groups = group_sizes([row.plan for row in rows if row.plan is not None], *references)
-    tables = {
-        "published": published[0],
-        "by_triples": triples,
+def breakdowns(
+    rows: Sequence[Row], statistics: Statistics, references: tuple[Iterable[int], str]
+) -> dict[str, Table | None]:
+    """The scores by triples, category, predicate and group size; `references`: the result of `reference_groups`."""
+    caption = "By the number of triples of a record"
+    return {
+        "by_triples": _by_part(rows, statistics, lambda row: len(row.record.triples), "triples", caption),
         "by_category": by_category(rows, statistics),
-        "groups": groups[0] if groups else None,
-        "by_predicate": predicates,
+        "groups": group_sizes([row.plan for row in rows if row.plan is not None], *references),
+        "by_predicate": by_predicate(rows),
     }
-    charts = {"by_triples": triples_chart, "by_predicate": predicates_chart} | ({"groups": groups[1]} if groups else {})
-    return Report(title, identity, run, sections, rows, tables, charts, published[1], partial, seed)
 
 
 def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tuple[list[int], str]:
@@ -115,3 +98,100 @@ def compare_with_published(board: Board, sections: Sequence[Section]) -> tuple[T
 def source_of(system: PublishedSystem) -> str:
     """The source of a published system's scores, with the number of runs if they are means."""
     return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"
+
+
+# --- breakdowns ------------------------------------------------------------------------------------------------------
+
+
+def by_category(rows: Sequence[Row], statistics: Statistics) -> Table | None:
+    """Scores by the category (domain) of a record; None without categories."""
+    if all(row.record.category is None for row in rows):
+        return None
+    return _by_part(rows, statistics, lambda row: row.record.category or "(none)", "category", "By category")
+
+
+def _by_part(
+    rows: Sequence[Row], statistics: Statistics, key: Callable[[Row], int | str], name: str, caption: str
+) -> Table:
+    parts: dict[int | str, list[int]] = {}
+    for index, row in enumerate(rows):
+        parts.setdefault(key(row), []).append(index)
+    ordered = sorted(parts, key=lambda part: (isinstance(part, str), part))
+    table_rows = [{name: part, **_scores(rows, parts[part], statistics)} for part in ordered]
+    note = "BLEU and chrF: sacreBLEU's corpus scores of each part. Lenient: at least 60 % of the words of a value."
+    return Table(caption, table_rows, note)
+
+
+def _scores(all_rows: Sequence[Row], indices: Sequence[int], statistics: Statistics) -> dict[str, Cell]:
+    rows = [all_rows[index] for index in indices]
+    scores: dict[str, Cell] = {"records": len(rows)}
+    for metric, name in (("bleu", "BLEU"), ("chrf", "chrF")):
+        if metric in statistics:
+            scores[name] = statistics[metric].corpus(indices).value
+    triples = sum(len(row.record.triples) for row in rows)
+    scores["values said whole (strict), %"] = 100 * (1 - sum(len(row.check.missing) for row in rows) / triples)
+    scores["values mentioned (lenient), %"] = 100 * (1 - sum(len(row.unmentioned) for row in rows) / triples)
+    scores["texts without faults (strict), %"] = 100 * sum(not row.check.faults for row in rows) / len(rows)
+    scores["invented values per 100 texts (strict)"] = 100 * sum(len(row.check.invented) for row in rows) / len(rows)
+    slot_errors = [row.slot_errors for row in rows if row.slot_errors is not None]
+    if slot_errors:
+        total_errors = sum(len(errors.all) for errors in slot_errors)
+        scores["slot errors, % of slots"] = 100 * total_errors / sum(errors.slots for errors in slot_errors)
+    plans = [row.plan for row in rows if row.plan is not None]
+    if plans:
+        scores["groups a plan"] = sum(len(plan.states) for plan in plans) / len(plans)
+    return scores
+
+
+def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -> Table | None:
+    """The group sizes of plans and, determined as `source` notes, of references; None without plans."""
+    plan_sizes = Counter(len(group) for plan in plans for group in plan.states)
+    if not plan_sizes:
+        return None
+    counts = {"plans": plan_sizes, "references": Counter(references)}
+    note = source if counts["references"] else "The references have no plans to compare with."
+    rows: list[dict[str, Cell]] = []
+    for size in sorted(set().union(*counts.values())):
+        row: dict[str, Cell] = {"triples in a group": size}
+        for name, count in counts.items():
+            if count:
+                row |= {f"groups of {name}": count[size], f"{name}, %": 100 * count[size] / count.total()}
+        rows.append(row)
+    return Table("Number of triples per group", rows, note)
+
+
+def by_predicate(rows: Sequence[Row]) -> Table:
+    """Numbers of values that are not whole (strict) or not mentioned (lenient), and of slot errors, by predicate."""
+    has_slots = any(row.slot_errors is not None for row in rows)
+    triples: Counter[str] = Counter()
+    unmentioned: Counter[str] = Counter()
+    not_whole: dict[str, Counter[str]] = {"part": Counter(), "missing": Counter()}
+    slot_error_kinds = ("missed", "wrong", "added") if has_slots else ()
+    slot_counts: dict[str, Counter[str]] = {kind: Counter() for kind in slot_error_kinds}
+    for row in rows:
+        triple_of = dict(zip(row.record.predicates, row.record.triples, strict=True))
+        triples.update(triple.predicate for triple in row.record.triples)
+        unmentioned.update(triple_of[name].predicate for name in row.unmentioned)
+        for value in row.check.values:
+            if not value.whole:
+                not_whole[value.kind][value.triple.predicate] += 1
+        for kind, error in row.labelled_errors:
+            slot_counts[kind][error.slot] += 1
+    incomplete = not_whole["part"] + not_whole["missing"]
+    errors = sum(slot_counts.values(), Counter[str]()) if has_slots else incomplete
+    by_errors = sorted({*triples, *errors}, key=lambda name: (-errors[name], name))
+    table_rows: list[dict[str, Cell]] = [
+        {
+            "predicate": name,
+            "triples": triples[name],
+            "not said whole (strict)": incomplete[name],
+            "not said whole (strict), %": 100 * incomplete[name] / triples[name] if triples[name] else None,
+            "said in part": not_whole["part"][name],
+            "not mentioned (lenient)": unmentioned[name],
+            **{kind: count[name] for kind, count in slot_counts.items()},
+        }
+        for name in by_errors
+    ]
+    note = "Strict: all words of a value, in order and adjacent. Lenient: at least 60 % of its words, anywhere."
+    note += " Missed, wrong, added: slot errors." if has_slots else ""
+    return Table("By predicate", table_rows, note)

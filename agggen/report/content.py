@@ -1,4 +1,4 @@
-"""The content of a report: measures, tables, charts, and a row per record."""
+"""The content of a report: measures, tables, and a row per record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agggen.evaluation import Score
 from agggen.generation.results import WrittenFact
@@ -97,37 +97,6 @@ class Section:
         return Table(self.title, rows, self.note, has_mixed_units=True)
 
 
-class Bar(NamedTuple):
-    """A bar of a chart."""
-
-    label: str  # the name of the category on its first bar; empty on its other bars
-    series: int
-    text: str  # the value, and the name of the series
-    share: float  # the bar's length relative to the longest bar
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A bar chart with a bar per category and series."""
-
-    title: str
-    categories: Sequence[str]
-    series: Mapping[str, Sequence[float | None]]
-    note: str = ""
-
-    @property
-    def bars(self) -> list[Bar]:
-        """The bars from top to bottom, without undefined values."""
-        values = [value for series in self.series.values() for value in series]
-        max_value = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
-        return [
-            Bar(category if number == 0 else "", number, f"{format_cell(value, 1)} {name}", max(value, 0) / max_value)
-            for index, category in enumerate(self.categories)
-            for number, (name, series) in enumerate(self.series.items())
-            if (value := series[index]) is not None and math.isfinite(value)
-        ]
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """A record with its generated text."""
@@ -184,7 +153,6 @@ class Report:
     sections: Sequence[Section]
     rows: Sequence[Row]
     tables: Mapping[str, Table | None]  # by name in report.json: the published systems and breakdowns
-    charts: Mapping[str, Chart]  # by name of the table that it shows
     published_note: str = ""  # how the published and our scores were computed, or why they are not comparable
     partial: str = ""  # a note on the evaluated part of the split; empty for the complete split
     seed: int = 0

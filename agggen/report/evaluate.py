@@ -23,7 +23,7 @@ from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
 from agggen.report import Report
-from agggen.report.build import build, compare_with_published, reference_groups, rows_of
+from agggen.report.build import breakdowns, compare_with_published, reference_groups, rows_of
 from agggen.report.content import Cell
 from agggen.report.sections import TextMetrics, model_sections, text_scores
 
@@ -51,11 +51,6 @@ class Task:
     def title(self) -> str:
         """The name of the run's folder for a local bundle, otherwise its address."""
         return self.path.resolve().parent.name if Path(self.address) == self.path else self.address
-
-    @property
-    def seed(self) -> int:
-        """The seed of the displayed samples, the confidence intervals and the random orders."""
-        return self.config.seed
 
     @property
     def partial(self) -> str:
@@ -104,8 +99,8 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
         "records": len(task.records),
         "corpus fingerprint": task.identity["records"],
         "protocol": task.metrics.protocol,
-        "seed": task.seed,
-        "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
+        "seed": task.config.seed,
+        "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.config.seed})",
         "inference (hash)": task.identity["inference"],
         **{f"inference {name}": value for name, value in flatten(task.config).items()},
         **{f"seconds, {step}": f"{value:.1f}" for step, value in seconds.items()},
@@ -140,12 +135,12 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     output = generate_outputs(generator, task.records, task.config, N_BEST, progress)
     generation_end = time.monotonic()
     records, texts = output.records, output.texts
-    scores = text_scores(task.metrics, records, texts, task.seed)
+    scores = text_scores(task.metrics, records, texts, task.config.seed)
     values = check_values(records, texts, generator.checker)
     plans, facts = zip(*((generation.plan, generation.facts) for generation in output.generations), strict=True)
     rows = rows_of(records, texts, values, plans, facts, scores.segment_scores)
     sections = scores.sections + model_sections(
-        output, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
+        output, rows, alignments(generator, records), values.statistics, task.config.ablation, task.config.seed
     )
     for section in sections:
         for measure in section.measures:
@@ -154,15 +149,15 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     seconds = {"writing": generation_end - start, "scoring": time.monotonic() - generation_end}
     protocol, training_corpus = task.metrics.protocol, trained_on(task.bundle)
     board, reason = board_for(task.corpus, task.split, len(task.records), protocol, training_corpus)
-    return build(
+    published, note_on_published = compare_with_published(board, sections) if board else (None, reason)
+    return Report(
         f"{task.title} on {task.corpus} {task.split}",
         task.identity,
         run_information(task, seconds),
-        rows,
         sections,
-        scores.plain,
-        reference_groups(records, task.segmenter),
-        compare_with_published(board, sections) if board else (None, reason),
+        rows,
+        {"published": published, **breakdowns(rows, scores.plain, reference_groups(records, task.segmenter))},
+        note_on_published,
         task.partial,
-        task.seed,
+        task.config.seed,
     )

@@ -1,30 +1,43 @@
-"""Writes the folder of a report atomically.
+"""Writes the files of `agggen evaluate`, in a folder that is replaced atomically, and of `agggen check`.
 
 report.html      a self-contained page
 report.json      all scores with signatures and intervals
 records.jsonl    one line per record: text, plan, facts, scores, errors
 """
 
+import csv
+import io
 import json
 import os
+import random
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agggen.errors import ConfigError
-from agggen.report.content import Report, finite_or_none
-from agggen.report.page import to_html
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-FORMAT = 1
+from agggen.checks import CheckedText
+from agggen.display import split_at_spans
+from agggen.errors import ConfigError
+from agggen.generation.results import WrittenFact
+from agggen.report.content import OUR_NAME, Report, Row, finite_or_none, format_cell
+
 FILES = ("report.html", "report.json", "records.jsonl")
+REVIEW_COLUMNS = ("id", "triples", "text", "risk", "faults", "corrected")
+MAX_ROWS = 30  # maximum number of sampled rows; maximum number of rows with the most faults
+FACT_COLOURS = 6  # number of colours for facts, which are used in turn
+
+# Control characters, lone surrogates and non-characters, which HTML does not allow.
+_INVALID_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def to_json(report: Report) -> dict[str, Any]:
     """The content of report.json."""
     return {
-        "format": FORMAT,
+        "format": 1,
         "title": report.title,
         "identity": dict(report.identity),
         "partial": report.partial or None,
@@ -57,11 +70,9 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
         raise ConfigError(f"cannot write a report to {folder}: {parent} is a file, not a folder")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write a report to {folder}: no permission to write in {parent}")
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise ConfigError(f"cannot write a report to {folder}: it is a file; name a folder")
-    names = sorted(path.name for path in folder.iterdir())
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if not names:
         return
     if "report.json" not in names or (foreign_files := sorted(set(names) - set(FILES))):
@@ -90,10 +101,10 @@ def write_report(folder: Path, report: Report) -> None:
         new_folder, old_folder = temporary / "new", temporary / "old"
         new_folder.mkdir()
         rows = "".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in report.rows)
-        _write(new_folder / "records.jsonl", rows)
         scores = json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1)
-        _write(new_folder / "report.json", scores + "\n")
-        _write(new_folder / "report.html", to_html(report))
+        for name, text in zip(FILES, (to_html(report), scores + "\n", rows), strict=True):
+            # A lone surrogate cannot be encoded as UTF-8; in JSON it is escaped.
+            (new_folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
         if folder.exists():
             os.rename(folder, old_folder)
         try:
@@ -106,6 +117,83 @@ def write_report(folder: Path, report: Report) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _write(path: Path, text: str) -> None:
-    # A lone surrogate cannot be encoded as UTF-8; in JSON it is escaped.
-    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+# --- pages -----------------------------------------------------------------------------------------------------------
+
+
+def _environment() -> Environment:
+    """The Jinja environment of this package's templates, which escapes all texts."""
+    loader = PackageLoader("agggen", "report")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+
+
+def to_html(report: Report) -> str:
+    templates = _environment()
+    templates.filters |= {"pieces": pieces, "format_cell": format_cell, "triples_of": triples_of}
+    page = templates.get_template("page.html.jinja").render(
+        report=report, samples=sample_rows(report), worst=most_faulty(report), ours=OUR_NAME, colours=FACT_COLOURS
+    )
+    return _INVALID_IN_HTML.sub("\N{REPLACEMENT CHARACTER}", page)
+
+
+def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> None:
+    """Writes the page of `agggen check`: texts with marked spans and verdicts, in descending order of risk."""
+    by_risk = sorted(checked, key=lambda entry: -entry.risk)
+    template = _environment().get_template("checks.html.jinja")
+    path.write_text(template.render(name=name, checked=by_risk, pieces=split_at_spans), encoding="utf-8")
+
+
+def sample_rows(report: Report) -> list[Row]:
+    """At most MAX_ROWS random rows (with the report's seed), in the order of the corpus."""
+    indices = random.Random(report.seed).sample(range(len(report.rows)), min(MAX_ROWS, len(report.rows)))
+    return [report.rows[index] for index in sorted(indices)]
+
+
+def most_faulty(report: Report) -> list[Row]:
+    """At most MAX_ROWS rows with faults, by descending number of faults, then by number of triples."""
+    faulty = [row for row in report.rows if row.check.faults]
+    faulty.sort(key=lambda row: (-len(row.check.faults), len(row.record.triples), row.record.id))
+    return faulty[:MAX_ROWS]
+
+
+def pieces(row: Row) -> list[tuple[int, str]]:
+    """The text as (fact number from 1, or 0 outside facts; substring); ignores facts that overlap an earlier fact."""
+    spans = []
+    for fact in row.facts:
+        piece = row.text[fact.start : fact.end]
+        start = fact.start + len(piece) - len(piece.lstrip())
+        spans.append((start, start + len(piece.strip())))
+    return split_at_spans(row.text, spans)
+
+
+def triples_of(row: Row, fact: WrittenFact) -> str:
+    """A fact's triples as one line, or ``no triple``."""
+    triple_of = dict(zip(row.record.predicates, row.record.triples, strict=True))
+    return "; ".join(str(triple_of.get(name, name)) for name in fact.predicates) or "no triple"
+
+
+# --- the review table ------------------------------------------------------------------------------------------------
+
+
+def check_review(path: Path) -> None:
+    """Raises ConfigError if `path` exists or its folder does not."""
+    if path.exists():
+        raise ConfigError(f"{path} exists and may contain corrections; name another file for the review table")
+    if not path.parent.is_dir():
+        raise ConfigError(f"cannot write {path}: there is no folder {path.parent}")
+
+
+def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
+    """Writes a CSV of risky texts, which people correct for use as training data.
+
+    ``triples`` is JSON. `agggen.corpora.tables` reads such tables: a text in ``corrected`` becomes the record's
+    reference; if ``corrected`` is empty, the record has no reference. Spreadsheets need the byte order mark.
+    """
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(REVIEW_COLUMNS)
+    for entry in checked:
+        triples = entry.record.as_dict()["triples"]
+        triples_cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
+        faults = "\n".join([*entry.faults, *entry.doubts])
+        writer.writerow((entry.record.id, triples_cell, entry.text, f"{entry.risk:.4f}", faults, ""))
+    path.write_text(buffer.getvalue(), encoding="utf-8-sig", errors="backslashreplace", newline="")

@@ -41,8 +41,7 @@ from tests.canary import Canary
 from tests.command import Run
 from tests.pickling import pickle_copy
 from tests.unit.cli_write.examples import RESTAURANTS, json_lines
-from tests.unit.registry.examples import save_model
-from tests.unit.registry.test_admission import fix_manifest
+from tests.unit.registry.examples import fix_manifest, save_model
 from tests.unit.srl.fakes import install_packages
 from tests.unit.toy_training import trainer
 from tests.unit.training.toy import RECORDS as TOY_RECORDS

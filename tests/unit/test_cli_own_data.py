@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agggen import load_dataset, load_model
 from tests.command import Run, check_refused, check_succeeds
+from tests.unit.cli_write.examples import parsed
 
 NAMES = ("Aromi", "Zizzi", "Mill", "Blue Door", "Żubr", "Cotto", "Strada", "Oda", "Nils", "Ida", "Per", "Liv")
 TINY = (
@@ -23,10 +23,6 @@ def films(run: Run) -> None:
     Path("films.csv").write_bytes(f"key,film,Made In,plot,url\n{rows}".encode() + b"99,Caf\xe9,1999,bad,\n")
 
 
-def json_lines(path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
 COLUMNS = ("--id", "key", "--subject", "film", "--text", "plot", "--ignore", "url", "--rename", "Made In=year")
 
 
@@ -40,7 +36,7 @@ def test_prepare_reports_on_the_data_and_writes_a_corpus(run: Run) -> None:
     assert "train with: agggen train films" in err
     data = load_dataset("films")
     assert {str(triple.predicate) for record in data.train for triple in record.triples} == {"year"}
-    (reject,) = json_lines("films/rejects.jsonl")
+    (reject,) = parsed(Path("films/rejects.jsonl").read_text(encoding="utf-8"))
     assert (reject["line"], reject["id"]) == (14, "99")
 
 
@@ -60,16 +56,16 @@ def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
     code, scores, err = run(*shown, "of-dev")
     assert code == 0 and "plain/bleu" in scores, err
     assert "1 records of films.csv cannot be read; the first: films.csv:14: record '99': not UTF-8" in err
-    assert len(json_lines("of-dev/records.jsonl")) == 1
+    assert len(parsed(Path("of-dev/records.jsonl").read_text(encoding="utf-8"))) == 1
     code, _, err = run(*shown, "of-all", "--split", "all")
-    assert code == 0 and len(json_lines("of-all/records.jsonl")) == 12, err
+    assert code == 0 and len(parsed(Path("of-all/records.jsonl").read_text(encoding="utf-8"))) == 12, err
     for seed in range(1, 6):
         assert run(*shown, f"of-{seed}", "--division-seed", str(seed))[0] == 0
-    dev_ids = {json_lines(f"of-{seed}/records.jsonl")[0]["id"] for seed in range(1, 6)}
+    dev_ids = {parsed(Path(f"of-{seed}/records.jsonl").read_text(encoding="utf-8"))[0]["id"] for seed in range(1, 6)}
     assert len(dev_ids) > 1, "another seed must divide the data differently"
     for name, key in (("generate", "plan"), ("plan", "plans"), ("align", "facts")):
         code, _, err = run(name, bundle, "-i", "films.csv", *COLUMNS, "-o", f"{name}.jsonl")
-        lines = json_lines(f"{name}.jsonl")
+        lines = parsed(Path(f"{name}.jsonl").read_text(encoding="utf-8"))
         assert code == 0 and [line["id"] for line in lines] == [str(n) for n in range(12)], err
         assert "year" in json.dumps(lines[0][key]) and "url" not in json.dumps(lines[0][key])
     Path("triples.jsonl").write_text('{"triples": [["Alien", "year", "1979"]]}', encoding="utf-8")

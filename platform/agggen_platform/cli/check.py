@@ -59,7 +59,7 @@ def check(
     from agggen.checks import check_all
     from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
-    from agggen.report.review import check_review, write_review
+    from agggen.report.folder import check_review, write_checks_page, write_review
     from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
@@ -82,8 +82,6 @@ def check(
             for entry in checks:
                 write_line(file, entry.as_dict())
     if report is not None:
-        from agggen.report.page import write_checks_page
-
         write_checks_page(report, checks, str(texts or records))
     riskiest = sorted(checks, key=lambda entry: -entry.risk)[:worst]
     if review is not None:

@@ -56,14 +56,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
 
 def byte_progress() -> Callable[[str, int, int | None], None]:
     """A callback (file, received bytes, total or None) that prints a line every ten seconds, and after each file."""
-    next_line_times: dict[str, float] = {}  # by file; infinity after its last line
+    last_line_times: dict[str, float] = {}  # by file
 
     def advance(file: str, received: int, total: int | None) -> None:
-        now, next_line = time.monotonic(), next_line_times.get(file, 0.0)
-        is_complete = total is not None and received >= total
-        if now < next_line and not (is_complete and next_line < math.inf):
-            return
-        next_line_times[file] = math.inf if is_complete else now + SECONDS_BETWEEN_LINES
-        note(f"{file}: {received:,} of {total:,} bytes" if total is not None else f"{file}: {received:,} bytes")
+        now = time.monotonic()
+        if received == total or now - last_line_times.get(file, -math.inf) >= SECONDS_BETWEEN_LINES:
+            last_line_times[file] = now
+            note(f"{file}: {received:,} of {total:,} bytes" if total is not None else f"{file}: {received:,} bytes")
 
     return advance

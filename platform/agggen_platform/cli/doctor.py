@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,6 @@ from typer import Option
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs
 from agggen_platform.doctor.areas import Area
-
-EXIT_CODE = 11  # if a finding is an error
 
 
 def doctor(
@@ -37,12 +36,11 @@ def doctor(
     from collections import Counter
 
     from agggen_platform.doctor.areas import examine
-    from agggen_platform.doctor.findings import without_secrets
-    from agggen_platform.doctor.settings import settings_of
+    from agggen_platform.doctor.findings import settings_of
 
     columns = ["area", "level", "subject", "message", "remedy"]
     rows = [
-        [area, finding.level, finding.subject, *map(without_secrets, (finding.message, finding.remedy or ""))]
+        [area, finding.level, finding.subject, *map(_without_secrets, (finding.message, finding.remedy or ""))]
         for area, findings in examine(settings_of(preset, overrides or (), str(runs)), only or ()).items()
         for finding in findings
     ]
@@ -55,4 +53,16 @@ def doctor(
             columns, rows = columns[:-1], [[*row[:-2], "\n".join(filter(None, row[-2:]))] for row in rows]
         console.print_table(columns, rows)
         console.note(", ".join(f"{level}: {counts[level]}" for level in ("error", "warning", "note")))
-    raise typer.Exit(EXIT_CODE if counts["error"] else 0)
+    raise typer.Exit(11 if counts["error"] else 0)
+
+
+def _without_secrets(text: str) -> str:
+    """Masks credentials in addresses, and the values of secret environment variables."""
+    from agggen_platform.tracking.origin import is_secret, masked
+
+    text = masked(text)
+    # PWD is the working directory, though its name looks like that of a password. Shorter values may be ordinary words.
+    secrets = {value for name, value in os.environ.items() if name != "PWD" and is_secret(name) and len(value) >= 6}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text

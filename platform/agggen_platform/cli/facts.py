@@ -63,17 +63,19 @@ def inspect(
     inputs = _corpus_texts(corpus, split, record, limit) if corpus else [(text, None) for text in texts][:limit]
     fact_segmenter = segmenter(config)
     input_texts = [text for text, _ in inputs]
-    frame_segmenter = fact_segmenter if isinstance(fact_segmenter, FrameSegmenter) else None
-    trees = frame_segmenter.sentences(input_texts) if frame_segmenter else [()] * len(inputs)
+    trees = [list[str]()] * len(inputs)
+    if isinstance(fact_segmenter, FrameSegmenter):
+        level = fact_segmenter.level
+        trees = [[bracketed(sentence, level) for sentence in text] for text in fact_segmenter.sentences(input_texts)]
     segmented = fact_segmenter.segment(input_texts)
-    for (text, text_record), facts_of_text, sentences in zip(inputs, segmented, trees, strict=True):
+    for (text, text_record), facts_of_text, trees_of_text in zip(inputs, segmented, trees, strict=True):
         console.echo(f"{text_record.id}: {text}" if text_record else text)
-        for sentence in sentences:
-            console.echo(f"    {bracketed(sentence, frame_segmenter.level if frame_segmenter else 'full')}")
+        for tree in trees_of_text:
+            console.echo(f"    {tree}")
         labels = _predicate_labels(text_record, facts_of_text)
         for number, (fact, label) in enumerate(zip(facts_of_text, labels, strict=True), start=1):
             console.echo(f"  {number}. {fact.strip()}{label}")
-    if not frame_segmenter:
+    if not isinstance(fact_segmenter, FrameSegmenter):
         console.note(f"The segmenter {fact_segmenter.name!r} uses no semantic roles, so no trees are shown")
 
 

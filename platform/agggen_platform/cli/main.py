@@ -22,33 +22,27 @@ from agggen_platform import extras
 from agggen_platform.cli import (
     check,
     console,
-    corpora,
     demo,
     doctor,
     evaluate,
     facts,
     models,
     own_data,
-    reproduce,
     runs,
     serve,
     shards,
-    sweep,
     train,
     write,
 )
 
-OS_ERROR_STATUS = 5
-INTERRUPTED_STATUS = 130
-BEGINNER_COMMANDS = ("demo", "studio", "prepare", "train", "generate", "evaluate")
-"""The commands that the help lists first."""
+BEGINNERCOMMANDS = ("demo", "studio", "prepare", "train", "generate", "evaluate")  # the help lists them first
 
 
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, self.commands))
-        more_commands = [name for name in self.commands if name not in BEGINNER_COMMANDS]
-        for title, names in (("Commands to begin with", BEGINNER_COMMANDS), ("More commands", more_commands)):
+        more_commands = [name for name in self.commands if name not in BEGINNERCOMMANDS]
+        for title, names in (("Commands to begin with", BEGINNERCOMMANDS), ("More commands", more_commands)):
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
@@ -65,14 +59,14 @@ app = typer.Typer(
 
 # In the order in which they are typically used.
 COMMANDS = (
-    doctor.doctor, demo.demo, own_data.prepare, shards.segment, train.train, train.adapt, train.distill, sweep.sweep,
-    evaluate.evaluate, reproduce.reproduce, write.generate, shards.bulk, write.plan, write.align, write.inspect,
+    doctor.doctor, demo.demo, own_data.prepare, shards.segment, train.train, train.adapt, train.distill, train.sweep,
+    evaluate.evaluate, evaluate.reproduce, write.generate, shards.bulk, write.plan, write.align, write.inspect,
     write.adjust, serve.serve, serve.studio, serve.ask, serve.serve_key, check.check, check.train_critic,
     evaluate.score,
 )  # fmt: skip
 for _command in COMMANDS:
     app.command()(_command)
-for _app in (corpora.app, facts.app, facts.srl_app, runs.app, models.app):
+for _app in (own_data.corpora_app, facts.app, facts.srl_app, runs.app, models.app):
     app.add_typer(_app)
 
 
@@ -116,22 +110,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         missing = extras.missing(package)
         _fail(str(missing), missing.exit_code)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED_STATUS)
+        sys.exit(130)
     except BrokenPipeError:
         # Discards buffered output; otherwise the interpreter would report an error when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {_error_location(error)}", OS_ERROR_STATUS)
+        _fail(f"{error.strerror or error}: {_error_location(error)}", 5)
     sys.exit(0)
 
 
 def _error_location(error: OSError) -> str:
     """The file of the error, or the path whose method failed, or "standard output"; else the line of code."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return "the working directory was deleted"
     if error.filename:  # missing if an open file failed
         return str(error.filename)
     frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]

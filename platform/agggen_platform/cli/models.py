@@ -13,18 +13,12 @@ from agggen_platform.cli import console
 from agggen_platform.cli.records import is_remote
 
 if TYPE_CHECKING:
-    from agggen_platform.registry.promotion import Promotion
+    from agggen_platform.registry.registration import Promotion
 
 app = typer.Typer(name="models", no_args_is_help=True, help="Register versions of models and promote one to champion.")
 
-RegistryUri = Annotated[
-    str | None,
-    Option(
-        "--registry",
-        metavar="URI",
-        help="MLflow [default: MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI or runs/mlflow.db]",
-    ),
-]
+_REGISTRY_HELP = "MLflow [default: MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI or runs/mlflow.db]"
+RegistryUri = Annotated[str | None, Option("--registry", metavar="URI", help=_REGISTRY_HELP)]
 Model = Annotated[str, Argument(metavar="MODEL", help="A version: NAME/VERSION or NAME@ALIAS.")]
 Alias = Annotated[str, Option(help="The alias to move.")]
 
@@ -60,7 +54,7 @@ def show(model: Model, registry: RegistryUri = None) -> None:
 
     model_registry = Registry(registry)
     version = model_registry.version(parse_address(model))
-    rows: list[tuple[str, str]] = [
+    rows = [
         ("version", str(version)),
         ("address", version.source),
         ("registered", _utc_minute(version.registered)),
@@ -177,9 +171,8 @@ def rollback(
 
 
 def _print_move(promotion: Promotion, alias: str) -> None:
-    version, previous = promotion.version, promotion.previous
-    before = "" if previous is None else f" (before: {previous.number})"
-    console.echo(f"models:/{version.name}@{alias} is version {version.number}{before}")
+    before = f" (before: {promotion.previous.number})" if promotion.previous else ""
+    console.echo(f"models:/{promotion.version.name}@{alias} is version {promotion.version.number}{before}")
 
 
 def _utc_minute(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Options that name columns of the user's data, and `agggen prepare`."""
+"""Data for the other commands: options that name columns, `agggen prepare`, and `agggen corpora`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
+import typer
 from typer import Argument, Option
 
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
+
+corpora_app = typer.Typer(name="corpora", no_args_is_help=True, help="List and fetch corpora.")
 
 _MAX_PREDICATES = 30  # in the table of predicates
 
@@ -116,9 +119,39 @@ def prepare(
         console.echo(f"and {len(statistics.predicates) - _MAX_PREDICATES:,} more predicates")
     for finding in statistics.findings:
         console.echo(f"- {finding}")
-    explanation = "not mentioned: the text has no word of the value"
-    console.note(f"{statistics.n_checked_texts:,} training texts were checked; {explanation}")
+    checked = f"{statistics.n_checked_texts:,} training texts were checked"
+    console.note(f"{checked}; not mentioned: the text has no word of the value")
     low, high = minutes_for(data)
     minutes = f"{low:.0f} to {max(high, 1):.0f} minutes of a CPU core"
     console.note(f"Training with the preset {preset_for(data)} takes about {minutes}")
     console.note(f"Written to {out}; train with: agggen train {out}")
+
+
+@corpora_app.command("list")
+def list_() -> None:
+    """List the corpora and whether they are on this machine."""
+    from agggen.corpora.catalogue import data_home, list_corpora
+
+    home = data_home()
+    rows = []
+    for corpus in list_corpora():
+        present = "shipped" if corpus.folder is None else "yes" if (home / corpus.folder).is_dir() else "no"
+        rows.append((corpus.name, present, ", ".join(corpus.splits), corpus.licence, corpus.title))
+    console.print_table(("name", "present", "splits", "licence", "title"), rows)
+    console.note(f"The data home is {home} (AGGGEN_DATA_HOME)")
+
+
+@corpora_app.command()
+def fetch(name: Annotated[str, Argument(metavar="NAME", help="A corpus of `agggen corpora list`.")]) -> None:
+    """Download a corpus into the data home (AGGGEN_DATA_HOME), and check each file's SHA-256.
+
+    The same command continues an interrupted download.
+
+    \b
+        agggen corpora fetch webnlg
+    """
+    from agggen.corpora.fetch import fetch as fetch_corpus
+
+    report = fetch_corpus(name, progress=console.byte_progress())
+    console.note(f"{report.n_downloaded} files downloaded, {report.n_present} already present")
+    console.echo(str(report.folder))

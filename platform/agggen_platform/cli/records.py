@@ -20,21 +20,13 @@ from agggen_platform.cli import console
 from agggen_platform.storage.folder import Folder
 
 SHIPPED_BUNDLE = "elements"
-BundleAddress = Annotated[
-    str,
-    Argument(
-        metavar="BUNDLE",
-        help="A trained model: its folder, s3://..., models:/NAME@ALIAS, models:/NAME/VERSION, or elements (shipped).",
-    ),
-]
-RunArchives = Annotated[
-    bool, Option("--run-archives", help="Load the AllenNLP archive that the bundle names; an archive can run any code.")
-]
+_BUNDLE_HELP = "A trained model: its folder, s3://..., models:/NAME@ALIAS, models:/NAME/VERSION, or elements (shipped)."
+BundleAddress = Annotated[str, Argument(metavar="BUNDLE", help=_BUNDLE_HELP)]
+_ARCHIVES_HELP = "Load the AllenNLP archive that the bundle names; an archive can run any code."
+RunArchives = Annotated[bool, Option("--run-archives", help=_ARCHIVES_HELP)]
 Device = Annotated[str, Option(metavar="cpu|cuda|auto", help="auto: a GPU if there is one; cuda:1: the second GPU.")]
-Input = Annotated[
-    str,
-    Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .json or .parquet; -: stdin, as JSON lines."),
-]
+_INPUT_HELP = "Records: .jsonl, .csv, .json or .parquet; -: stdin, as JSON lines."
+Input = Annotated[str, Option("--input", "-i", metavar="FILE", help=_INPUT_HELP)]
 Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="The output file of JSON lines; -: stdout.")]
 
 _DEFAULT_COLUMNS = Columns()
@@ -138,11 +130,10 @@ class RejectCollector:
             if file:
                 file.unlink(missing_ok=True)  # rejects of an earlier run
             return
+        advice = "; --output FILE lists all in FILE.rejects.jsonl" if len(self.rejects) > 1 else ""
         if file:
             write_rejects(file, self.rejects)
-        advice = f"; see {file}" if file else ""
-        if not file and len(self.rejects) > 1:
-            advice = "; --output FILE lists all in FILE.rejects.jsonl"
+            advice = f"; see {file}"
         reject = self.rejects[0]
         location = reject.file + (f", line {reject.line}" if reject.line else "")
         if reject.id and repr(reject.id) not in reject.reason:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="runs", no_args_is_help=True, help="List and compare runs, and send unsent entries to MLflow.")
 Uri = Annotated[str | None, Option(help="MLflow's address. [default: the address in each run's log]")]
-_LISTED_METRICS = 3  # per run
 
 
 @app.command("list")
@@ -116,7 +115,7 @@ def compare(
 
 
 def _last_metrics(run: Run) -> str:
-    """The last values of a few metrics: first of those on test data, then of those on development data."""
+    """The last values of three metrics: first of those on test data, then of those on development data."""
     names = [name for name in run.metrics if not name.startswith("system/")]
     names.sort(key=lambda name: 0 if "test" in name else 1 if "dev" in name else 2)
-    return " ".join(f"{name}={run.metrics[name]:.4g}" for name in names[:_LISTED_METRICS])
+    return " ".join(f"{name}={run.metrics[name]:.4g}" for name in names[:3])

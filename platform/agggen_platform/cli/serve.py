@@ -16,8 +16,6 @@ from agggen_platform.cli.options import Overrides
 if TYPE_CHECKING:
     from agggen_platform.serving.config import ServeConfig
 
-_POLL_SECONDS = 0.25
-
 
 def serve(
     bundle: records.BundleAddress = records.SHIPPED_BUNDLE,
@@ -78,7 +76,7 @@ def _serve_until_signal(config: ServeConfig, address: str | None, follow: float)
             follower = Follower(config, running_endpoint, console.note) if follow else None
             next_check = time.monotonic() + follow
             while not stop():
-                time.sleep(_POLL_SECONDS)
+                time.sleep(0.25)
                 running_endpoint.watch()
                 if follower is not None and time.monotonic() >= next_check:
                     follower.check(stop)

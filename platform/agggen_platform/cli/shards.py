@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,27 +26,19 @@ FormatProgress = Callable[["Progress[Any]"], str]
 Actors = Annotated[int | None, Option(help="Maximum number of workers; 0: without Ray. [default: one per CPU]")]
 
 
-class _RunLogFactory:
-    """Creates a job's run log in the folder `runs` when called; jobs call it only if there are unfinished shards."""
+def _run_log(name: str, runs: Path) -> Tracker:
+    """The run log of a job, which the job creates only if there are unfinished shards."""
+    from agggen_platform.tracking import Tracker
 
-    def __init__(self, runs: Path) -> None:
-        warn_if_temporary(runs, "--runs")
-        self._runs = runs
-        self._ui_command = ""
+    return Tracker(run_name=name, runs_dir=runs)
 
-    def __call__(self, name: str) -> Tracker:
-        from agggen_platform.tracking import Tracker
 
-        tracker = Tracker(run_name=name, runs_dir=self._runs)
-        self._ui_command = tracker.ui_command()
-        return tracker
-
-    def finish(self, out: str, rejects: int) -> None:
-        if rejects:
-            console.note(f"Rejected: {rejects:,}, see {out}/rejects")
-        if self._ui_command:
-            console.note(f"Compare runs: {self._ui_command}")
-        console.echo(out)
+def _finish(out: str, rejects: int, runs: Path) -> None:
+    if rejects:
+        console.note(f"Rejected: {rejects:,}, see {out}/rejects")
+    if command := _run_log("run", runs).ui_command():
+        console.note(f"Compare runs: {command}")
+    console.echo(out)
 
 
 def _reused_message(progress: Progress[Any]) -> str:
@@ -112,9 +105,10 @@ def segment(
     config = load_config(SegmentConfig, None, settings)
     if config.actors != 0:
         require("ray")
-    run_log = _RunLogFactory(runs)
+    warn_if_temporary(runs, "--runs")
+    job = partial(run_job, source, out, config, splits=split or (), fresh=fresh, tracker=partial(_run_log, runs=runs))
     with shard_progress(_texts_per_second, _fact_counts) as print_progress:
-        report = run_job(source, out, config, splits=split or (), fresh=fresh, tracker=run_log, progress=print_progress)
+        report = job(progress=print_progress)
     rows = [(name, n.records, n.references, n.facts, n.rejects) for name, n in report.splits.items()]
     console.print_table(("split", "records", "texts", "facts", "rejects"), rows)
     if report.was_already_finished:
@@ -128,7 +122,7 @@ def segment(
         if counts.cache_errors:
             problem = f"The cache in {config.cache_folder} could not be used (see the workers' logs)"
             console.note(f"{problem}; texts were segmented without it")
-    run_log.finish(out, sum(counts.rejects for counts in report.splits.values()))
+    _finish(out, sum(counts.rejects for counts in report.splits.values()), runs)
 
 
 def _texts_per_second(progress: Progress[Any]) -> str:
@@ -166,11 +160,10 @@ def bulk(
         agggen bulk models:/agggen@champion s3://corpora/in --out s3://corpora/texts format=jsonl n_best=3
     """
     import json
-    from functools import partial
 
     from agggen.checks import RISK_THRESHOLD
     from agggen.config import config_hash, resolved
-    from agggen.report.review import check_review, write_review
+    from agggen.report.folder import check_review, write_review
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
     from agggen_platform.extras import require
@@ -184,12 +177,12 @@ def bulk(
         return
     if endpoint or config.actors != 0:
         require("httpx" if endpoint else "ray")
-    run_log = _RunLogFactory(runs)
+    warn_if_temporary(runs, "--runs")
     if review:
         check_review(review)
     job = partial(generate, model, source, out, config, fresh=fresh, single_file=single_file, endpoint=endpoint)
     with shard_progress(records_per_second, _text_counts) as print_progress:
-        report = job(tracker=run_log, progress=print_progress, review=worst if review else 0)
+        report = job(tracker=partial(_run_log, runs=runs), progress=print_progress, review=worst if review else 0)
     counts = report.summary
     fulfilled, facts_per_text = counts.means().values()
     row = (counts.records, counts.texts, f"{fulfilled:.1%}", f"{facts_per_text:.2f}", counts.rejects)
@@ -207,7 +200,7 @@ def bulk(
         retries = f"; {report.retries:,} shards were retried" if report.retries else ""
         details = f"{records_per_second(progress)} after start-up{_reused_message(progress)}{retries}"
         console.note(f"Written in {report.seconds:.0f} s ({details})")
-    run_log.finish(out, counts.rejects)
+    _finish(out, counts.rejects, runs)
 
 
 def _text_counts(progress: Progress[Any]) -> str:

@@ -15,8 +15,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from pkgutil import resolve_name
 
-from agggen_platform.doctor.findings import Finding, error
-from agggen_platform.doctor.settings import Settings
+from agggen_platform.doctor.findings import Finding, Settings, error
 
 Area = StrEnum("Area", "python torch ray mlflow storage data disk")
 AREAS = {  # MODULE:FUNCTION of each area's check

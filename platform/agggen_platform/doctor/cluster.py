@@ -7,8 +7,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from agggen_platform.doctor.findings import Finding, error, note, ok, warning
-from agggen_platform.doctor.settings import Settings
+from agggen_platform.doctor.findings import Finding, Settings, error, note, ok, warning
 from agggen_platform.extras import is_installed
 from agggen_platform.ray_cluster import check_reachable
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from agggen.errors import CorpusError
-from agggen_platform.doctor.findings import Finding, error, note, ok, warning
-from agggen_platform.doctor.settings import Settings
+from agggen_platform.doctor.findings import Finding, Settings, error, note, ok, warning
 from agggen_platform.storage.errors import nearest_existing
 
 if TYPE_CHECKING:

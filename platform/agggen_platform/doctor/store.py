@@ -4,8 +4,7 @@ import uuid
 from collections.abc import Iterator
 
 from agggen.errors import ConfigError
-from agggen_platform.doctor.findings import Finding, error, note, ok, warning
-from agggen_platform.doctor.settings import Settings
+from agggen_platform.doctor.findings import Finding, Settings, error, note, ok, warning
 from agggen_platform.extras import is_installed
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder

@@ -5,17 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agggen_platform.doctor.findings import Finding, error, note, ok
+from agggen_platform.doctor.findings import Finding, Settings, error, note, ok
 from agggen_platform.doctor.machine import unwritable
-from agggen_platform.doctor.settings import Settings
 from agggen_platform.extras import is_installed
 from agggen_platform.mlflow_client import sqlite_file
 from agggen_platform.registry.address import RegistryError
-from agggen_platform.registry.client import connect, registry_uri
+from agggen_platform.registry.store import connect, registry_uri
 from agggen_platform.tracking.origin import masked, without_credentials
 from agggen_platform.tracking.tracker import default_uri, sqlite_uri
-
-_TAG = "agggen.doctor"
 
 
 def check(settings: Settings) -> Iterator[Finding]:
@@ -59,7 +56,8 @@ def _check_write_access(client: Any, name: str) -> str:
         return f"answers; the first run will create the experiment {name!r}"
     if experiment.lifecycle_stage == "deleted":
         raise MlflowException(f"the experiment {name!r} (id {experiment.experiment_id}) was deleted")
-    client.set_experiment_tag(experiment.experiment_id, _TAG, datetime.now(UTC).isoformat(timespec="seconds"))
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    client.set_experiment_tag(experiment.experiment_id, "agggen.doctor", time)
     return f"lets this user write to the experiment {name!r}"
 
 

@@ -9,8 +9,7 @@ resolve("models:/agggen@champion")        returns the address of its bundle
 
 from agggen_platform.registry.address import RegistryError, is_model_address, parse_address
 from agggen_platform.registry.evaluations import Gate, evaluations_of
-from agggen_platform.registry.promotion import PromotionRefused, promote, rollback
-from agggen_platform.registry.registration import record, register, resolve
+from agggen_platform.registry.registration import PromotionRefused, promote, record, register, resolve, rollback
 from agggen_platform.registry.store import Registry, Version
 
 __all__ = [

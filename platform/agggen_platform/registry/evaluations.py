@@ -22,8 +22,7 @@ from agggen.evaluation import without_counts
 from agggen.generation.generator import InferenceConfig
 from agggen.verification.critic.critic import Critic
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.registry.client import registry_errors
-from agggen_platform.registry.store import EVALUATION, Version
+from agggen_platform.registry.store import EVALUATION, Version, registry_errors
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 

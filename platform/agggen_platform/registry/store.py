@@ -1,14 +1,24 @@
-"""Reads and writes the registry: versions of a model with their tags, aliases, and the history of each alias."""
+"""The registry in MLflow: versions of a model with their tags, aliases, and the history of each alias.
+
+A registry that does not answer is an error within seconds, though MLflow would retry for an hour.
+"""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from agggen.errors import hint
+from agggen_platform.extras import require
+from agggen_platform.mlflow_client import mlflow_client, schema_lock, sqlite_file
 from agggen_platform.registry.address import NAME, ModelAddress, RegistryError, check_alias, check_name
-from agggen_platform.registry.client import connect, registry_errors, registry_uri
+from agggen_platform.tracking.origin import masked
+from agggen_platform.tracking.tracker import default_uri
 
 FINGERPRINT = "bundle.fingerprint"
 CONFIG_HASH = "bundle.config_hash"
@@ -20,6 +30,8 @@ EVALUATION = "evaluation."  # followed by a hash: `Evaluation.key`
 _MOVES = "moves."  # followed by the alias; a tag of the model
 _MOVES_LENGTH = 5000  # MLflow's limit for a model's tag, in characters
 _NOTE_LENGTH = 240  # characters
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_CONNECT_SECONDS = 5.0  # timeout of a connection to a database server
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,8 @@ class Registry:
                 existing = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
                 raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {existing}")
             number = aliases[address.alias]
-        if (model_version := self._get_or_none(self._client.get_model_version, address.name, number)) is not None:
+        get = self._client.get_model_version
+        if (model_version := self._unless("RESOURCE_DOES_NOT_EXIST", get, address.name, number)) is not None:
             return _version(model_version, aliases)
         existing = ", ".join(version.number for version in self.versions(address.name)) or "none"
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {existing}")
@@ -119,28 +132,25 @@ class Registry:
         return moves
 
     def _model(self, name: str) -> Any:
-        if (model := self._get_or_none(self._client.get_registered_model, check_name(name))) is not None:
-            return model
-        raise RegistryError(f"the registry has no model {name!r}; {hint(name, self.names())}")
+        model = self._unless("RESOURCE_DOES_NOT_EXIST", self._client.get_registered_model, check_name(name))
+        if model is None:
+            raise RegistryError(f"the registry has no model {name!r}; {hint(name, self.names())}")
+        return model
 
-    def _get_or_none(self, get: Callable[..., Any], *key: str) -> Any:
-        """The result of ``get(*key)``; None if MLflow has no such object."""
+    def _unless(self, code: str, call: Callable[..., Any], *key: str) -> Any:
+        """The result of ``call(*key)``; None if it raises MLflow's error `code`."""
         with registry_errors(self.uri):
             try:
-                return get(*key)
+                return call(*key)
             except Exception as error:
-                if getattr(error, "error_code", None) != "RESOURCE_DOES_NOT_EXIST":
+                if getattr(error, "error_code", None) != code:
                     raise
                 return None
 
     def add_version(self, name: str, source: str, tags: Mapping[str, str]) -> Version:
         """Adds a version to a model, which is created if it does not exist."""
+        self._unless("RESOURCE_ALREADY_EXISTS", self._client.create_registered_model, check_name(name))
         with registry_errors(self.uri):
-            try:
-                self._client.create_registered_model(check_name(name))
-            except Exception as error:
-                if getattr(error, "error_code", None) != "RESOURCE_ALREADY_EXISTS":
-                    raise
             return _version(self._client.create_model_version(name, source, tags=dict(tags)), {})
 
     def tag(self, version: Version, key: str, value: str) -> None:
@@ -193,3 +203,75 @@ def _all_pages(search: Any, **options: Any) -> list[Any]:
         page = search(**options, page_token=page.token)
         results += page
     return results
+
+
+# --- the connection --------------------------------------------------------------------------------------------------
+
+
+def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
+    """`uri`, else ``MLFLOW_REGISTRY_URI``, else ``MLFLOW_TRACKING_URI``, else the SQLite file in `runs_dir`."""
+    return uri or os.environ.get("MLFLOW_REGISTRY_URI") or default_uri(runs_dir)
+
+
+def connect(uri: str, create: bool = False) -> Any:
+    """An ``MlflowClient`` of the registry at `uri`; `create`: create a missing SQLite file, which takes seconds."""
+    require("mlflow")
+    if uri.startswith("sqlite:"):
+        _check_file(uri, create)
+    elif not uri.startswith(("http://", "https://")):
+        _check_server(uri)
+    with registry_errors(uri), schema_lock(uri) if create else nullcontext():
+        return mlflow_client(uri, uri)  # creates the schema of a new file
+
+
+@contextmanager
+def registry_errors(uri: str) -> Iterator[None]:
+    """Converts errors of MLflow to a `RegistryError` with a one-line message."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = "it does not answer" if "HTTPConnectionPool" in line else masked(line)[:300]
+        raise RegistryError(f"the registry {masked(uri)} cannot be used: {reason}") from error
+
+
+def _check_file(uri: str, create: bool) -> None:
+    """Checks that the file is an SQLite database."""
+    path = sqlite_file(uri)
+    if path is None:
+        raise RegistryError(f"{uri!r} is not a registry: use sqlite:///FILE")
+    if not path.exists():
+        if create:
+            return
+        raise RegistryError(
+            f"there is no registry at {path}; `agggen models register BUNDLE` creates one, and MLFLOW_TRACKING_URI "
+            "selects another"
+        )
+    try:
+        with path.open("rb") as file:
+            header = file.read(16)
+    except OSError as error:
+        raise RegistryError(f"the registry {path} cannot be read: {error.strerror}") from error
+    if header and header != b"SQLite format 3\0":
+        raise RegistryError(f"the registry {path} is not an SQLite database")
+
+
+def _check_server(uri: str) -> None:
+    """Checks that a database server accepts connections."""
+    from sqlalchemy.engine import make_url  # MLflow's parser: a password may contain / ? and #
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(uri)
+    except (ArgumentError, ValueError):
+        url = None
+    if url is None or (kind := url.get_backend_name()) not in _PORTS or not url.host:
+        addresses = f"http(s)://, {'://, '.join(_PORTS)}:// or sqlite:///FILE"
+        raise RegistryError(f"{masked(uri)!r} is not a registry: use {addresses}")
+    try:
+        socket.create_connection((url.host, url.port or _PORTS[kind]), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise RegistryError(f"the registry {masked(uri)} cannot be reached: {error.strerror or error}") from error

@@ -11,7 +11,6 @@ from agggen.config import Scalar
 from agggen.errors import ConfigError, hint
 from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, PublishedSystem
-from agggen.evaluation.values import VALUE_METRICS
 
 Model = Literal["transformer", "agggen", "student"]
 """A student is trained on texts of AggGen models; see `agggen_platform.distillation`."""
@@ -25,6 +24,8 @@ SUBSETS = 20_000
 _SINGLE_STAGE = {"transformer": "training.joint.epochs=0", "agggen": "training.baseline.epochs=0"}
 _MACHINE_KEYS = ("training.threads", "training.device", "cluster.", "storage.", "tracking.")
 _TABLE_KEYS = ("corpus", "inference", "training.seed", "training.start")
+_PLAN_MEASURES = ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari")
+FOUR_DIGITS = frozenset({"nist", "cider", *_PLAN_MEASURES})  # measures that are printed with four decimal places
 _PLAN_SETTINGS = ("planner", "top_p", "order_beam", "aggregations", "level", "ablation", "group_reward", "seed")
 
 
@@ -49,12 +50,7 @@ class Recipe:
         return (self.preset, *(override for override in overrides if not override.startswith(_MACHINE_KEYS)))
 
     def settings(self, model: Model, seed: int, user_overrides: Sequence[str] = (), start: str = "") -> list[str]:
-        """The overrides of one training.
-
-        Args:
-            user_overrides: the user's overrides; see `check_overrides`.
-            start: the address of the Transformer's bundle, from which AggGen's training starts.
-        """
+        """The overrides of one training; `start`: the address of the Transformer's bundle, from which AggGen starts."""
         start_from = [f"training.start={start}"] if start and model == "agggen" else []
         return [*self.overrides, *user_overrides, _SINGLE_STAGE[model], f"training.seed={seed}", *start_from]
 
@@ -69,15 +65,6 @@ class System:
     inference: tuple[str, ...] = ()  # overrides of the recipe's inference settings
     phrases: str | None = None
     """Sentences for unknown predicates: a corpus with texts about single triples, or a file; see `adjusted_bundle`."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A measure."""
-
-    name: str
-    digits: int = 2  # decimal places
-    note: str = ""  # explanation of the name, printed below the table
 
 
 @dataclass(frozen=True)
@@ -98,7 +85,7 @@ class Table:
     recipe: Recipe
     corpus: str
     split: str  # each system is evaluated once on this split of `corpus`
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]  # names of measures
     systems: tuple[System, ...]
     system_rows: tuple[SystemRow, ...]
     published: tuple[PublishedSystem, ...] = ()
@@ -123,7 +110,6 @@ SYSTEMS = (
 _AGGGEN = SYSTEMS[1]
 _STUDENT = System("agggen-student", "AggGen, distilled", "student")
 _UNSEEN_SYSTEMS = (_AGGGEN, System("agggen-rel2text", "AggGen, sentences of Rel2Text", "agggen", phrases="rel2text"))
-_FOUR_DIGITS = ("nist", "cider")
 
 
 def table_of_texts(
@@ -134,28 +120,14 @@ def table_of_texts(
     extra_measures: Iterable[str] = (),
     systems: tuple[System, ...] = SYSTEMS,
 ) -> Table:
-    """A table of the published systems of `board` and ours, with the board's measures.
-
-    Args:
-        extra_measures: further measures of our systems, from the board's protocol or `agggen.evaluation.values`.
-    """
+    """A table of the published systems of `board` and ours, with the board's measures and further ones of ours."""
     measures = [*dict.fromkeys(score for system in board.systems for score in system.scores), *extra_measures]
     protocol_metrics = PROTOCOLS[board.protocol]
     scores = {score: f"{board.protocol if score in protocol_metrics else 'faithfulness'}/{score}" for score in measures}
-    columns = [Column(score, 4 if score in _FOUR_DIGITS else 2, VALUE_METRICS.get(score, "")) for score in scores]
-    return Table(
-        name,
-        title,
-        recipe,
-        board.corpus,
-        board.split,
-        tuple(columns),
-        systems,
-        tuple(SystemRow(system.name, system.key, scores) for system in systems),
-        board.systems,
-        f"protocol {board.protocol}: {board.method}" if board.systems else "",
-        board.inputs,
-    )
+    system_rows = tuple(SystemRow(system.name, system.key, scores) for system in systems)
+    protocol = f"protocol {board.protocol}: {board.method}" if board.systems else ""
+    ours = (tuple(scores), systems, system_rows)
+    return Table(name, title, recipe, board.corpus, board.split, *ours, board.systems, protocol, board.inputs)
 
 
 def _board(corpus: str, split: str, trained_on: str) -> Board:
@@ -165,18 +137,9 @@ def _board(corpus: str, split: str, trained_on: str) -> Board:
 
 _WEBNLG = Recipe("webnlg", "webnlg", "webnlg-quick")
 _WEBNLG_LONG = Recipe("webnlg-long", "webnlg", "webnlg-long")
-_WEBNLG_3 = Recipe(
-    "webnlg-3.0",
-    "webnlg-3.0",
-    "webnlg-quick",
-    (
-        "corpus.name=webnlg-3.0",
-        "corpus.test=dev",
-        "training.baseline.epochs=4",  # epochs x texts is nearly that of the recipe for WebNLG 2017
-        "training.joint.epochs=1",
-        "training.precision=bfloat16",
-    ),
-)
+_WEBNLG_3_EPOCHS = ("training.baseline.epochs=4", "training.joint.epochs=1")  # nearly as many updates as in _WEBNLG
+_WEBNLG_3_SETTINGS = ("corpus.name=webnlg-3.0", "corpus.test=dev", *_WEBNLG_3_EPOCHS, "training.precision=bfloat16")
+_WEBNLG_3 = Recipe("webnlg-3.0", "webnlg-3.0", "webnlg-quick", _WEBNLG_3_SETTINGS)
 _E2E = Recipe("e2e", "e2e", "e2e-quick", ("training.joint.alignment_penalty=null",))  # as in the shipped records
 _E2E_CLEANED = Recipe("e2e-cleaned", "e2e-cleaned", "e2e-cleaned-quick")
 _ELEMENTS = Recipe("elements", "elements", "elements")
@@ -185,25 +148,24 @@ _ELEMENTS = Recipe("elements", "elements", "elements")
 def _annotation_table(
     name: str,
     title: str,
-    columns: Iterable[Column],
+    columns: Iterable[str],
     rows: Mapping[str, Mapping[str, str]],
     published: tuple[PublishedSystem, ...],
 ) -> Table:
     """A table of scores on the 100 records with human plans and alignments (`webnlg-plans`)."""
     system_rows = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())
-    return Table(
-        name, title, _WEBNLG, "webnlg-plans", "test", tuple(columns), (_AGGGEN,), system_rows, published, inputs=100
-    )
+    test_data = ("webnlg-plans", "test")
+    return Table(name, title, _WEBNLG, *test_data, tuple(columns), (_AGGGEN,), system_rows, published, inputs=100)
 
 
 def _plan_table() -> Table:
-    measures = ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari")
     rows = {
-        "between humans": {name: f"plans/human_{name}" for name in measures} | {"groups": "plans/reference_groups"},
-        _AGGGEN.name: {name: f"plans/{name}" for name in (*measures, "groups")},
+        "between humans": {name: f"plans/human_{name}" for name in _PLAN_MEASURES}
+        | {"groups": "plans/reference_groups"},
+        _AGGGEN.name: {name: f"plans/{name}" for name in (*_PLAN_MEASURES, "groups")},
     }
-    columns = [*(Column(name, 4) for name in measures), Column("groups")]
-    return _annotation_table("plans", "Most probable plans and human plans, WebNLG", columns, rows, PLANNING)
+    title = "Most probable plans and human plans, WebNLG"
+    return _annotation_table("plans", title, (*_PLAN_MEASURES, "groups"), rows, PLANNING)
 
 
 def _alignment_table() -> Table:
@@ -212,9 +174,8 @@ def _alignment_table() -> Table:
         "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in measures},
         "rule-based": {name: f"alignment/rule_based_{name}" for name in measures},
     }
-    return _annotation_table(
-        "alignment", "Automatic and human alignments, WebNLG", map(Column, measures), rows, ALIGNMENT
-    )
+    title = "Automatic and human alignments, WebNLG"
+    return _annotation_table("alignment", title, measures, rows, ALIGNMENT)
 
 
 def _build_tables() -> Iterable[Table]:

@@ -22,7 +22,7 @@ from agggen.config import as_overrides, flatten, load_config, overrides_of, reso
 from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
-from agggen.report import check_target, write_report
+from agggen.report.folder import check_target, to_json, write_report
 from agggen.training.adaptation import adaptation
 from agggen.training.data import Data, training_dataset
 from agggen.training.progress import ProgressLines, progress_printer
@@ -136,15 +136,13 @@ class _SeedRun:
     def prepare_student(self) -> tuple[JobConfig, Data]:
         """Trains the teachers and generates their texts; returns the student's configuration and data."""
         start = str(self.train("agggen").path)
-        teachers = [open_model(str(self.of_seed(seed).train("agggen").path)) for seed in TEACHERS]
+        runs = [_SeedRun(self.table, self.runs, seed, self.overrides, self.say) for seed in TEACHERS]
+        teachers = [open_model(str(run.train("agggen").path)) for run in runs]
         distillation = Distillation(teachers, training_dataset(self.recipe.corpus), SUBSETS)
         actors = load_config(JobConfig, self.recipe.preset, [*self.recipe.overrides, *self.overrides]).cluster.workers
         texts = distillation.write(self.runs / distillation.name, actors, say=self.say)
         overrides = [*self.overrides, f"training.seed={self.seed}"]
         return adaptation(JobConfig, start, texts, None, overrides, note=self.say, preset="distill")
-
-    def of_seed(self, seed: int) -> _SeedRun:
-        return self if seed == self.seed else _SeedRun(self.table, self.runs, seed, self.overrides, self.say)
 
     def bundle_of(self, system: System) -> Path:
         """The folder of the system's bundle, which may not exist yet."""
@@ -177,8 +175,7 @@ class _SeedRun:
                 evaluated = evaluation.evaluate(task, progress_printer(len(task.records), self.say), self.say)
                 write_report(path, evaluated)
                 evaluation.log_report(task, evaluated, path, self.runs, self.say)
-                report = _read_report(path, task.identity)
-                assert report is not None
+                report = to_json(evaluated)
             record = self.record_of(system, flatten(task.config), report)
             self.say(f"Record: {write_record(self.runs, table, record)}")
 

@@ -22,8 +22,8 @@ from agggen.errors import AggGenError, ConfigError
 from agggen_platform.job_config import JobConfig, run_config_of
 from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
-from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.registration import accepts_address
+from agggen_platform.registry.store import registry_uri
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder

@@ -1,7 +1,7 @@
 """The run log: a JSONL file, which is authoritative, and a copy in MLflow for viewing. A `Tracker` logs one run.
 
-`journal` reads and writes the file, `sender` sends it to MLflow on a thread, `cursor` records how much was sent,
-`store` calls MLflow, `backup` copies the log to the run's store.
+`journal` reads and writes the file, and how much of it was sent; `sender` sends it to MLflow on a thread, `store` calls
+MLflow, `backup` copies the log to the run's store.
 """
 
 from agggen_platform.tracking.tracker import Tracker

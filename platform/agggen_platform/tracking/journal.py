@@ -1,4 +1,4 @@
-"""The file of a run log: one JSON line per event, in the order in which `sender` sends them to MLflow.
+"""The files of a run log: a JSON line per event, in the order in which `sender` sends them to MLflow, and a cursor.
 
 Each line is appended by one ``write`` call, so several processes may log to the same file. A killed process may leave
 an incomplete last line: readers skip it, and the next event begins on a new line.
@@ -10,22 +10,15 @@ import math
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+from agggen_platform.locks import locked
 
 FILE_NAME = "tracking.jsonl"
-
-# By kind of event: the required fields besides `event` (the kind) and `time`.
-_REQUIRED_FIELDS = {
-    "start": {"experiment", "run", "mlflow", "tags"},
-    "params": {"values"},
-    "metrics": {"step", "values"},
-    "tags": {"values"},
-    "dataset": {"name", "split", "fingerprint", "source"},
-    "model": {"name", "fingerprint", "params", "metrics", "dataset", "digest"},
-    "artifact": {"path", "folder"},
-    "end": {"status"},
-}
+LOCK_NAME = "tracking.lock"  # locked by the process that sends the run log
+_CURSOR_NAME = "tracking.sent.json"
 
 Event = dict[str, Any]
 
@@ -97,10 +90,8 @@ def _parse_event(line: bytes) -> Event | None:
         event = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(event, dict) or not isinstance(event.get("time"), int | float):
-        return None
-    required = _REQUIRED_FIELDS.get(event.get("event", ""))
-    return None if required is None or not required <= set(event) else event
+    is_event = isinstance(event, dict) and isinstance(event.get("time"), int | float) and "event" in event
+    return event if is_event else None
 
 
 def _json_value(value: Any) -> Any:
@@ -111,3 +102,45 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json_value(item) for item in value]
     return value
+
+
+@dataclass
+class Cursor:
+    """How much of a run log was sent. Files have their own offset, because only the artifact store may be down."""
+
+    to: str  # destination: MLflow's address without credentials, a space, and the experiment
+    run_id: str | None = None  # MLflow's
+    sent: int = 0  # offset in bytes up to which all entries except files are sent
+    files: int = 0  # offset up to which all files are sent
+    rejected: int = 0  # number of values and files that MLflow rejected
+    parented: bool = False  # whether the parent run is set in MLflow
+
+    @classmethod
+    def load(cls, folder: Path, uri: str, experiment: str) -> Self:
+        """The cursor of a run; a new one if its file is missing, damaged, or of another destination."""
+        destination = f"{uri} {experiment}"
+        try:
+            cursor = cls(**json.loads((folder / _CURSOR_NAME).read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError, TypeError):
+            return cls(destination)
+        return cursor if cursor.to == destination else cls(destination)
+
+    def save(self, folder: Path) -> None:
+        temporary = folder / f".{_CURSOR_NAME}.{os.getpid()}"
+        temporary.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        os.replace(temporary, folder / _CURSOR_NAME)
+
+    def unsent(self, folder: Path, parent: str | None) -> int:
+        """The number of unsent entries of the run log in `folder`; a `parent` that is not set yet counts as one."""
+        unsent_entries = sum(
+            entry.end > (self.files if entry.is_file else self.sent)
+            for entry in entries(folder / FILE_NAME, min(self.sent, self.files))
+        )
+        return unsent_entries + (parent is not None and not self.parented)
+
+
+def is_locked(folder: Path) -> bool:
+    if not (folder / LOCK_NAME).exists():
+        return False
+    with locked(folder / LOCK_NAME, wait=False) as acquired:
+        return not acquired

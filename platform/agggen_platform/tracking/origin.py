@@ -96,7 +96,7 @@ def origin() -> dict[str, str]:
             tags[f"version.{package}"] = version(package)
         except PackageNotFoundError:
             continue
-    return tags | _commit_tags(Path(__file__).parent)
+    return tags | _commit_tags()
 
 
 def _user_name() -> str:
@@ -107,10 +107,11 @@ def _user_name() -> str:
 
 
 @cache
-def _commit_tags(folder: Path) -> dict[str, str]:
+def _commit_tags() -> dict[str, str]:
     """Tags with the commit of the running code; empty if the code is not in a repository."""
 
     def git(*arguments: str) -> str | None:
+        folder = Path(__file__).parent
         try:
             result = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=2)
         except (OSError, subprocess.TimeoutExpired):

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from agggen.errors import AggGenError, ConfigError
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.tracking import cursor, journal
-from agggen_platform.tracking.journal import metric_values
+from agggen_platform.tracking import journal
+from agggen_platform.tracking.journal import Cursor, metric_values
 from agggen_platform.tracking.origin import without_credentials
 from agggen_platform.tracking.sender import Sender
 from agggen_platform.tracking.store import reason
@@ -59,10 +59,10 @@ def _read_run(folder: Path) -> Run:
                 run.metrics |= metric_values(event)
             case "end":
                 run.status = event["status"]
-    if run.status == "RUNNING" and not cursor.is_locked(folder):
+    if run.status == "RUNNING" and not journal.is_locked(folder):
         run.status = "CUT OFF"
-    position = cursor.load(folder, without_credentials(run.uri), run.experiment)
-    run.unsent, run.rejected, run.run_id = position.unsent(folder, None), position.rejected, position.run_id
+    cursor = Cursor.load(folder, without_credentials(run.uri), run.experiment)
+    run.unsent, run.rejected, run.run_id = cursor.unsent(folder, None), cursor.rejected, cursor.run_id
     return run
 
 

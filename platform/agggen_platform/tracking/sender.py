@@ -15,10 +15,8 @@ from urllib.parse import unquote
 
 from agggen_platform.locks import locked
 from agggen_platform.metrics import JobMetrics
-from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
-from agggen_platform.tracking.cursor import Cursor
-from agggen_platform.tracking.journal import Entry, Event, metric_values
+from agggen_platform.tracking.journal import Cursor, Entry, Event, metric_values
 from agggen_platform.tracking.origin import masked, without_credentials
 from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, DeletedError, Store, classify, reason
 
@@ -85,7 +83,7 @@ class Sender:
     def _lock(self) -> Iterator[bool]:
         """Waits for the run log's lock; yields False if another process still has it when this sender is closed."""
         while True:
-            with locked(self.folder / cursors.LOCK_NAME, wait=False) as acquired:
+            with locked(self.folder / journal.LOCK_NAME, wait=False) as acquired:
                 self.cursor = self._load()
                 self.is_busy = not acquired
                 if acquired or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
@@ -105,7 +103,7 @@ class Sender:
                 if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
                     self._store = None  # the server may have restarted with another database
                 if isinstance(error, DeletedError):
-                    self._closing.wait()  # keeps the lock, because `cursor.is_locked` shows that the run is alive
+                    self._closing.wait()  # keeps the lock, because `journal.is_locked` shows that the run is alive
                 if isinstance(error, DeletedError) or (closing and classify(error) != "transient"):
                     return
                 pause = min(_MAX_BACKOFF, 0.5 * 2 ** min(self._failures, 10))
@@ -131,7 +129,7 @@ class Sender:
             self._send_batch(store, batch)
         if self.parent is not None and not self.cursor.parented and store.set_parent(self.parent):
             self.cursor.parented = True
-            self._save()
+            self.cursor.save(self.folder)
         if self._sent_steps.is_running and self._killed_size == self.path.stat().st_size:
             description = "cut off: its process was killed, or its machine went down"
             store.send({"event": "end", "status": "KILLED", "ended": description, "time": self._sent_steps.last_time})
@@ -162,7 +160,7 @@ class Sender:
             self._sent_steps.record(event)
         self._failures = 0
         self.cursor.sent = batch[-1].end
-        self._save()
+        self.cursor.save(self.folder)
 
     def _send_files(self, store: Store) -> None:
         for event, end in journal.entries(self.path, self.cursor.files):
@@ -178,7 +176,7 @@ class Sender:
                 self._report_failure(error, "files")  # `check` raised no error, so only the artifact store failed
                 raise
             self.cursor.files = end
-            self._save()
+            self.cursor.save(self.folder)
 
     def _connect(self) -> Store:
         """Connects to the run in MLflow, and creates it if it does not exist."""
@@ -195,7 +193,7 @@ class Sender:
             self._report(f"MLflow ({self.cursor.to}) has no run {previous_id} any more: a new run gets the whole log")
         if run_id != previous_id:
             self.cursor = Cursor(self.cursor.to, run_id)
-            self._save()
+            self.cursor.save(self.folder)
         self._sent_steps = _SentSteps()
         for event, end in journal.entries(self.path):
             if end > self.cursor.sent:
@@ -209,10 +207,7 @@ class Sender:
         return self.parent is not None and not self.cursor.parented and (self.folder.parent / self.parent).exists()
 
     def _load(self) -> Cursor:
-        return cursors.load(self.folder, without_credentials(self._uri), self._experiment)
-
-    def _save(self) -> None:
-        cursors.save(self.folder, self.cursor)
+        return Cursor.load(self.folder, without_credentials(self._uri), self._experiment)
 
     def _report(self, message: str) -> None:
         if not self._abandoned.is_set():  # afterwards, the caller of `close` reports unsent entries

@@ -17,8 +17,10 @@ import os
 import re
 import shlex
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +32,6 @@ from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.origin import masked, masked_value, origin, without_credentials
 from agggen_platform.tracking.sender import Sender
 from agggen_platform.tracking.store import reason
-from agggen_platform.tracking.system import SystemMetrics
 
 if TYPE_CHECKING:
     from agggen.records import Plan, Record
@@ -70,12 +71,9 @@ class Tracker:
     ) -> None:
         """Nothing is written before the ``with`` block.
 
-        Args:
-            uri: MLflow's address. Default: `default_uri`.
-            report: called with a line about each problem, from any thread.
-            patience: seconds to wait for MLflow at the end of the ``with`` block.
-            parent: the name of the parent run in `runs_dir`.
-            system_seconds: seconds between two system metrics; 0: none are logged.
+        `uri`: MLflow's address, by default `default_uri`. `report` is called with a line about each problem, from any
+        thread. `patience`: seconds to wait for MLflow at the end of the block. `parent`: the name of the parent run in
+        `runs_dir`. `system_seconds`: seconds between two system metrics; 0: none are logged.
         """
         for name in (run_name, parent):
             if name is not None and not _RUN_NAME.fullmatch(name):
@@ -235,3 +233,42 @@ def _final_status(error: BaseException | None) -> tuple[str, str]:
 
 def _masked(values: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name): masked_value(str(name), value) for name, value in values.items()}
+
+
+class SystemMetrics:
+    """Logs CPU, memory and GPU use as ``system/...`` every `seconds` on a thread; never if `seconds` is 0.
+
+    MLflow's own thread would lose values while its server is down.
+    """
+
+    def __init__(self, seconds: float, log: Callable[[Mapping[str, float]], None]) -> None:
+        self._seconds, self._log = seconds, log
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="system metrics", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; further calls do nothing."""
+        if self._seconds and self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+            from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
+        except ImportError:  # no MLflow
+            return
+        monitors: list[Any] = [CPUMonitor()]
+        with suppress(ImportError, RuntimeError):  # no nvidia-ml-py, or no GPU
+            monitors.append(GPUMonitor())
+        while not self._stop.wait(self._seconds):
+            values: dict[str, float] = {}
+            for monitor in monitors:
+                monitor.collect_metrics()
+                values |= monitor.aggregate_metrics()
+                monitor.clear_metrics()
+            self._log({f"system/{name}": value for name, value in values.items()})

@@ -26,7 +26,7 @@ from agggen_platform.ray_cluster import ClusterError, connected, nodes, workers_
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.tracking.system import SystemMetrics
+from agggen_platform.tracking.tracker import SystemMetrics
 from agggen_platform.training.events import MessageKind, RunCoordinator, WorkerMessage, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared

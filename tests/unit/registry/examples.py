@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
+from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle, write_manifest
 from agggen.config import flatten
 from agggen.records import Record, Reference, Triple
 from tests.tiny_models import tiny_bundle
@@ -18,7 +18,7 @@ SIGNATURE = "nrefs:3|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
 def empty_registry(folder: Path) -> Path:
     """The file of an empty registry in `folder`, to be copied; the first call takes seconds to create it."""
-    from agggen_platform.registry.client import connect
+    from agggen_platform.registry.store import connect
 
     path = folder / "empty-registry.db"
     if not path.exists():
@@ -34,6 +34,12 @@ def small_model(seed: int) -> Bundle:
 def save_model(path: Path, seed: int) -> Path:
     save_bundle(path, small_model(seed))
     return path
+
+
+def fix_manifest(bundle: Path, name: str) -> None:
+    """Enters the present content of a file into the manifest, as an attacker could."""
+    listed = json.loads((bundle / "manifest.json").read_text())
+    write_manifest(bundle, sorted({*listed, name}))
 
 
 def write_report(folder: Path, bundle: Path, bleu: float | None = 50.0, **changes: Any) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from agggen.bundle import CRITIC_FILES, fingerprint, write_manifest
 from agggen.checks import shipped_critic
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.registry.client import registry_uri
+from agggen_platform.registry.store import registry_uri
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.target import find_target
 from tests.command import Run, check_refused

@@ -1,21 +1,26 @@
-"""Registration of bundles as versions with their origin, and lookup by address."""
+"""Registration of bundles as versions with their origin, lookup by address, and admission, which never runs pickles."""
 
+import math
 import shutil
 import time
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+import torch
 
-from agggen.bundle import fingerprint
+from agggen.bundle import fingerprint, save_bundle
 from agggen.config import config_hash
+from agggen.errors import BundleError
 from agggen_platform.locks import locked
 from agggen_platform.registry import Registry, evaluations_of, record, register, resolve
-from agggen_platform.registry import client as registry_client
+from agggen_platform.registry import store as registry_store
 from agggen_platform.registry.address import ModelAddress, RegistryError, is_model_address, parse_address
+from agggen_platform.registry.admission import admit, smoke_test
 from agggen_platform.storage.bundles import get_bundle
+from tests.canary import Canary
 from tests.processes import free_ports
-from tests.unit.registry.examples import write_report
+from tests.unit.registry.examples import fix_manifest, small_model, write_report
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -76,8 +81,8 @@ def test_the_schema_of_a_new_file_is_created_by_one_process_at_a_time(tmp_path: 
         with locked(tmp_path / "new.db.lock", wait=False) as acquired:
             return not acquired
 
-    with patch.object(registry_client, "mlflow_client", is_locked):
-        assert registry_client.connect(f"sqlite:///{tmp_path / 'new.db'}", create=True) is True
+    with patch.object(registry_store, "mlflow_client", is_locked):
+        assert registry_store.connect(f"sqlite:///{tmp_path / 'new.db'}", create=True) is True
 
 
 @pytest.mark.parametrize("start", ["http://ann:secret", "postgresql://ann:secret", "postgresql://ann:#secret/?"])
@@ -129,3 +134,29 @@ def test_an_address_names_a_version_or_an_alias(address: str, expected: ModelAdd
 def test_an_invalid_address_is_refused(address: str, message: str) -> None:
     with pytest.raises(RegistryError, match=message):
         parse_address(f"models:/{address}")
+
+
+# --- admission -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["not in the manifest", "in the manifest"])
+@pytest.mark.parametrize("name", ["weights.pkl", "data/model.pkl"])
+def test_a_pickle_is_refused_and_never_run(trained: list[Path], tmp_path: Path, name: str, listed: bool) -> None:
+    own, canary = Path(shutil.copytree(trained[0], tmp_path / "own")), Canary(tmp_path / "canary")
+    (own / name).parent.mkdir(exist_ok=True)
+    (own / name).write_bytes(canary.pickled())
+    if listed:
+        fix_manifest(own, name)
+    with pytest.raises(BundleError, match=name):
+        admit(str(own))
+    assert not canary.was_loaded
+
+
+def test_a_model_with_nan_weights_fails_the_smoke_test(tmp_path: Path) -> None:
+    broken = small_model(1)
+    with torch.no_grad():
+        for parameter in broken.model.parameters():
+            parameter.fill_(math.nan)
+    save_bundle(tmp_path / "bundle", broken)
+    element, own = smoke_test(admit(str(tmp_path / "bundle"))[0])
+    assert "elements-dev-" in element and "'smoke'" in own

@@ -5,7 +5,7 @@ from agggen.evaluation.protocols import measure
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
 from agggen.report import Measure, Report, Row, Section
-from agggen.report.build import build
+from agggen.report.build import breakdowns
 from agggen.verification.e2e import SlotError, SlotErrors
 from agggen.verification.results import TextCheck, ValueCheck
 
@@ -42,15 +42,7 @@ def report(rows: list[Row], title: str = "Toy", seed: int = 0, partial: str = ""
         Measure("tau", Score(float("nan"), "kendall")),
         Measure("meteor", None, None, "there is no Java here"),
     )
-    return build(
-        title,
-        {"bundle": "ab12", "limit": 0},
-        {"bundle": title, "records": len(rows)},
-        rows,
-        [Section("text", "Texts", measures)],
-        statistics,
-        ([1, 1, 2], "By rules."),
-        (None, "None are on file."),
-        partial,
-        seed,
-    )
+    identity, run = {"bundle": "ab12", "limit": 0}, {"bundle": title, "records": len(rows)}
+    sections = [Section("text", "Texts", measures)]
+    tables = {"published": None, **breakdowns(rows, statistics, ([1, 1, 2], "By rules."))}
+    return Report(title, identity, run, sections, rows, tables, "None are on file.", partial, seed)

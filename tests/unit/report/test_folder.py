@@ -1,15 +1,30 @@
-"""The report on disk: the content of its files, atomic writing, protection of other files."""
+"""The report on disk and its page: content, escaping, atomic writing, protection of other files; the review table."""
 
+import csv
 import json
 import os
+from collections import defaultdict
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from agggen.datasets import load_dataset, load_records
 from agggen.errors import ConfigError
 from agggen.report import write_report
-from agggen.report.folder import FILES, check_target
+from agggen.report.folder import (
+    FILES,
+    MAX_ROWS,
+    REVIEW_COLUMNS,
+    check_review,
+    check_target,
+    most_faulty,
+    pieces,
+    sample_rows,
+    to_html,
+)
+from tests.command import command
 from tests.unit.report.examples import NASTY, report, row
 
 ROWS = [row(1, 2, 1), row(2, 3), row(3, 3, 2)]
@@ -113,3 +128,143 @@ def test_a_failed_write_keeps_the_earlier_report(report_folder: Path, monkeypatc
         write_report(report_folder, report(ROWS[:1]))
     assert files(report_folder) == files_before
     assert [path.name for path in report_folder.parent.iterdir()] == ["r"]
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+PAGE_ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
+
+
+class Page(HTMLParser):
+    """Attributes of all elements, and the text of each kind of element."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, str] = defaultdict(str)
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in set(self.open):
+            self.inside[tag] += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_the_page_has_scores_samples_and_reasons_and_loads_nothing() -> None:
+    page = Page(to_html(report(PAGE_ROWS, partial="Only 40 of 100 records.")))
+    for text in (
+        *("Only 40 of 100 records.", "41.25", "40.00 to 42.50", "nrefs:var|tok:13a", "undefined", "None are on file."),
+        *("not computed: there is no Java here", "Drawn at random with seed 0.", "Mill | p0 | value 0"),
+        *("'value 0' (p0) is incomplete", "p0: no word of it", "References: 1"),
+    ):
+        assert text in page.inside["body"]
+    assert not any(page.all(tag) for tag in ("script", "link", "img", "iframe", "object", "base", "form"))
+    assert all((attributes.get("href") or "#").startswith("#") for _, attributes in page.elements)
+    assert "url(" not in page.inside["style"] and "@import" not in page.inside["style"]
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_all_texts_are_escaped(slots: bool) -> None:
+    html = to_html(report([row(1, 1, wrong=1, slots=slots, text=NASTY)], title=NASTY))
+    page = Page(html)
+    assert not page.all("script") and len(page.all("style")) == 1
+    assert 'alert("x")' in page.inside["mark"]
+    assert ("missed: p0" in page.inside["body"]) == slots
+    html.encode("utf-8")  # no lone surrogates
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_marked_pieces_concatenate_to_the_text(size: int) -> None:
+    text = "  Mill — a café,\tserves  日本 🍣 food & <b> .  "
+    parts = pieces(row(5, size, text=text))
+    assert [number for number, _ in parts if number] == list(range(1, size + 1))
+    assert "".join(piece for _, piece in parts) == text
+
+
+def test_facts_that_overlap_are_not_marked_twice() -> None:
+    base_row = row(5, 2, text="abcdef")
+    first, second = base_row.facts
+    overlapping = replace(base_row, facts=(replace(first, end=4), replace(second, start=2)))
+    assert pieces(overlapping) == [(0, ""), (1, "abcd"), (0, "ef")]
+
+
+def test_samples_are_drawn_by_the_seed_in_the_order_of_the_corpus() -> None:
+    ids = [[r.record.id for r in sample_rows(report(PAGE_ROWS, seed=seed))] for seed in (1, 1, 2)]
+    assert ids[0] == ids[1] != ids[2]
+    assert len(set(ids[0])) == MAX_ROWS < len(PAGE_ROWS)
+    assert ids[0] == sorted(ids[0], key=lambda name: int(name[1:]))
+    assert sample_rows(report(PAGE_ROWS[:9])) == PAGE_ROWS[:9]
+
+
+def test_rows_with_the_most_faults_come_first() -> None:
+    rows = [row(1, 3, 0), row(2, 3, 1), row(3, 4, 2), row(4, 2, 2)]
+    assert [r.record.id for r in most_faulty(report(rows))] == ["r4", "r3", "r2"]
+    assert len(most_faulty(report(rows * 20))) == MAX_ROWS
+    assert "No text has a fault (strict)" in to_html(report(rows[:1]))
+
+
+# --- the review table ------------------------------------------------------------------------------------------------
+
+TRIPLES = [["Silicon | \u00c5", "period", '3, "x"'], ["Silicon | \u00c5", "discovered by", "Berzelius;\nwith others"]]
+TEXTS = ["Silicon is in period 3.", "Boron was found by Curie, who\nnever saw it.", "=1+1", "Silicon is."]
+
+
+def with_corrections(path: Path, corrections: dict[str, str]) -> Path:
+    """Writes the table with `corrections` by record id, with semicolons and without BOM like spreadsheets."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    with path.with_name("done.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, REVIEW_COLUMNS, delimiter=";")
+        writer.writeheader()
+        writer.writerows(row | {"corrected": corrections.get(row["id"], "")} for row in rows)
+    return path.with_name("done.csv")
+
+
+def test_corrected_texts_are_training_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [{"id": f"r{n}", "triples": [*TRIPLES, ["a", "b", str(n)]], "text": text} for n, text in enumerate(TEXTS)]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments = ["check", tmp_path / "texts.jsonl", "--review", tmp_path / "review.csv", "--worst", "4"]
+    code, _, err = command(capsys)(*arguments)
+    assert code == 0, err
+    code, _, err = command(capsys)(*arguments)
+    assert (code, "may contain corrections" in err) == (2, True)
+    table = tmp_path / "review.csv"
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(REVIEW_COLUMNS)
+    risks = [float(row["risk"]) for row in rows]
+    assert risks == sorted(risks, reverse=True) and len(risks) == 4
+    assert all(row["corrected"] == "" and row["faults"] for row in rows)
+    assert {row["text"] for row in rows} == set(TEXTS)
+
+    corrections = {"r0": "Right: it's in 3.", "r1": "Another\nline.", "r3": "A third one."}
+    corrected_table = with_corrections(table, corrections)
+    records = {record.id: record for record in load_records(corrected_table)}
+    texts = {name: "".join(reference.text for reference in record.references) for name, record in records.items()}
+    assert texts == {"r0": "", "r1": "", "r2": "", "r3": ""} | corrections
+    assert records["r1"].as_dict()["triples"] == [*TRIPLES, ["a", "b", "1"]]
+    splits = load_dataset(corrected_table).splits
+    assert sum(len(record.references) for split in splits.values() for record in split) == 3
+
+    corrected_table = with_corrections(table, {f"r{n}": f"Text {n}." for n in range(4)})
+    corrected_table.write_text(corrected_table.read_text().replace('""b"", ""2""]]', '""b"", ""2""'), encoding="utf-8")
+    with pytest.warns(UserWarning, match="'triples' must be a JSON list"):
+        assert len(load_records(corrected_table)) == 3
+
+
+def test_a_table_in_an_absent_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no folder"):
+        check_review(tmp_path / "absent" / "review.csv")

@@ -12,9 +12,8 @@ from agggen.facts.config import segmenter
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
 from agggen.report import Row, sections
-from agggen.report.build import reference_groups, rows_of
+from agggen.report.build import by_category, reference_groups, rows_of
 from agggen.report.sections import TextMetrics, text_scores
-from agggen.report.tables import by_category
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from tests.unit.score_files import score_texts

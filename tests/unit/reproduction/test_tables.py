@@ -1,4 +1,4 @@
-"""Tables: recipes, run records on disk and shipped ones, rows of comparable records."""
+"""Tables: recipes, run records on disk and shipped ones, rows of comparable records, and the command."""
 
 import json
 from dataclasses import replace
@@ -12,10 +12,10 @@ from agggen.corpora.catalogue import get_corpus
 from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
 from agggen_platform.job_config import JobConfig
-from agggen_platform.reproduction.comparison import compare, notes_of, rows_of
-from agggen_platform.reproduction.records import Score, records_of, write_record
+from agggen_platform.reproduction.records import Score, compare, notes_of, records_of, rows_of, write_record
 from agggen_platform.reproduction.tables import MODELS, TABLES, Table, check_overrides
 from agggen_platform.reproduction.work import inference_of
+from tests.command import Run, check_refused
 from tests.unit.reproduction.examples import example_table, toy_record
 
 
@@ -31,7 +31,7 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
             settings = load_config(InferenceConfig, None, [*overrides_of(config.inference), *system.inference])
             assert (settings != config.inference) == bool(system.inference)
     assert table.split in get_corpus(table.corpus).splits
-    columns = {column.name for column in table.columns}
+    columns = set(table.columns)
     assert all(set(system.scores) <= columns for system in table.published)
     assert all(set(line.scores) == columns for line in table.system_rows)
     assert {line.system for line in table.system_rows} == {system.key for system in table.systems}
@@ -160,3 +160,50 @@ def test_signatures_may_differ_in_their_counts() -> None:
     comparison = compare(example_table(extra=("values_whole",)), runs)
     assert rows_of(comparison)[3][3] == "96.50 (96.00 to 97.00)"
     assert any(note.startswith("values_whole: ") and "(strict)" in note for note in notes_of(comparison, "in DIR"))
+
+
+# --- agggen reproduce ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLES, "toy", example_table("elements", "elements"))
+
+
+def cells(out: str) -> list[list[str]]:
+    return [line.split("\t") for line in out.splitlines() if "\t" in line]
+
+
+@pytest.mark.usefixtures("toy")
+def test_tables_and_their_records_are_listed_and_shown(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("reproduce")
+    assert (code, [row[0] for row in cells(out)[1:]]) == (0, list(TABLES))
+    assert "that ship with agggen" in err
+    rows = {row[0]: row for row in cells(out)}
+    assert rows["plans"][-1] == "agggen 1, 2, 3" and rows["toy"][-1] == "none"
+    assert rows["e2e-cross"][2].startswith("corpora e2e, e2e-cleaned; ")
+    for record in (toy_record("transformer", 1), toy_record("agggen", 1), toy_record("agggen", 2)):
+        write_record(tmp_path / "runs", TABLES["toy"], record)
+    _, out, _ = run("reproduce", "--runs", "runs")
+    assert cells(out)[-1][-1] == "transformer 1; agggen 1, 2"
+    _, out, _ = run("reproduce", "toy", "--runs", "runs")
+    assert cells(out)[3] == ["AggGen", "50.00 (50.00 to 50.00)", "60.00 (60.00 to 60.00)", "ours, n=2"]
+    assert "plain/bleu: bleu|v1" in out and f"in {Path('runs') / 'records'}" in out
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("webnlgg",), "no table is called 'webnlgg'; did you mean webnlg"),
+        (("toy", "--seeds", "1"), "--seeds needs --runs DIR"),
+        (("toy", "--fresh"), "--fresh and settings need --runs DIR and --seeds"),
+        (("toy", "--seeds", "1,1", "--runs", "runs"), "--seeds takes different whole numbers, such as 1,2,3, not '1"),
+        (("toy", "--seeds", "1,x", "--runs", "runs"), "not '1,x'"),
+        (("toy", "--seeds", "1", "--runs", "runs", "corpus.limit=9"), "corpus.limit is set by the table"),
+        (("toy", "--runs", "s3://bucket/runs"), "s3://bucket/runs is not a folder of this machine"),
+    ],
+)
+def test_invalid_options_are_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    check_refused(run("reproduce", *arguments), 2, message)
+    assert not Path("runs").exists()

@@ -16,8 +16,7 @@ from agggen.training import data
 from agggen_platform import evaluation
 from agggen_platform.distillation import Distillation
 from agggen_platform.reproduction import work
-from agggen_platform.reproduction.comparison import compare, rows_of
-from agggen_platform.reproduction.records import RunRecord, records_of
+from agggen_platform.reproduction.records import RunRecord, compare, records_of, rows_of
 from agggen_platform.reproduction.tables import SYSTEMS, System, Table
 from tests.unit.reproduction.examples import toy_table
 from tests.unit.training.toy import RECORDS

@@ -14,9 +14,9 @@ import pytest
 
 from agggen.errors import ConfigError
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.tracking import Tracker, cursor
+from agggen_platform.tracking import Tracker
 from agggen_platform.tracking import runs as runs_module
-from agggen_platform.tracking.journal import Journal
+from agggen_platform.tracking.journal import Cursor, Journal
 from agggen_platform.tracking.runs import compare_address, find_runs, sync
 from tests.command import Run, check_refused, command
 from tests.processes import free_ports
@@ -130,7 +130,7 @@ def test_sync_waits_only_once_for_an_unreachable_server(agggen: Run, tmp_path: P
     for name in ("one", "two", "three"):
         tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)
         killed(tracker)
-        cursor.save(tracker.path.parent, cursor.Cursor(f"{uri} toys", "known before"))
+        Cursor(f"{uri} toys", "known before").save(tracker.path.parent)
     begin = time.monotonic()
     code, _, err = agggen("sync", "--runs", tmp_path, "--patience", "4")
     assert time.monotonic() - begin < 8

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agggen_platform.tracking.origin import masked, masked_command, masked_value, without_credentials
-from agggen_platform.tracking.system import SystemMetrics
+from agggen_platform.tracking.tracker import SystemMetrics
 from tests.processes import until
 
 KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # in two parts, so that secret scanners do not report it

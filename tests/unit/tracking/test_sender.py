@@ -17,7 +17,7 @@ from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import classify
 from tests.file_server import http_server
 from tests.processes import free_ports, until
-from tests.unit.doctor.helpers import stub_server
+from tests.unit.doctor.conftest import stub_server
 from tests.unit.tracking.conftest import run_of
 
 
