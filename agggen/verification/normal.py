@@ -1,10 +1,9 @@
 """Tokenisation and normalisation of texts and values: words, numbers, dates and units with their character offsets.
 
 Normal forms have no accents and no case; hyphens and punctuation separate words. Numbers are compared by signed value
-(``1,234.50`` and ``1234.5``, ``minus five`` and ``-5``, ``5.3 million``) and split from units (``18g``). Units and
-dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and ``1999-05-30``). Sequences of words are compared as
-strings of letters that begin and end at word boundaries, so that ``A.C. Milan`` equals ``AC Milan`` and ``bi-monthly``
-equals ``bimonthly``. Articles and the possessive ``'s`` are optional in value and text.
+(``1,234.50`` and ``1234.5``, ``minus five`` and ``-5``) and split from units (``18g``), which have one form (``kelvin``
+and ``K``), as do dates. Sequences of words are compared as strings of letters that begin and end at word boundaries, so
+that ``A.C. Milan`` equals ``AC Milan``. Articles and the possessive ``'s`` are optional in value and text.
 """
 
 from __future__ import annotations
@@ -119,11 +118,6 @@ class Word(NamedTuple):
     initial: bool  # whether the word begins a sentence
     optional: Literal["", "article", "possessive"] = ""  # why comparisons may omit the word; empty if they may not
 
-    @property
-    def spelled(self) -> bool:
-        """Whether the word contains no digit."""
-        return not any(char.isdigit() for char in self.raw)
-
 
 @lru_cache(maxsize=1 << 15)
 def fold(text: str) -> str:
@@ -139,7 +133,6 @@ def _number_form(text: str) -> str:
 
 
 def _spelled_number_form(text: str) -> str:
-    """``-21`` for "minus twenty-one"."""
     sign, name = re.fullmatch(r"(?:(minus|negative)\s+)?(.+)", fold(text)).groups()  # type: ignore[union-attr]
     value = _NUMBER_WORDS[re.sub(r"\s", "-", name)]
     return str(-value if sign else value)
@@ -147,9 +140,7 @@ def _spelled_number_form(text: str) -> str:
 
 def _decimal(value: Decimal) -> str:
     """A number in decimal notation, without exponent and trailing zeros of the fraction."""
-    if not value:
-        return "0"
-    plain = f"{value:f}"
+    plain = f"{value:f}" if value else "0"
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 

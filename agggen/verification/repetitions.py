@@ -7,19 +7,18 @@ from itertools import chain, pairwise
 
 from agggen.records import Triple
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.normal import MONTHS, Span, Word, overlap, words
-from agggen.verification.partial_mentions import list_items
-from agggen.verification.record_words import capitalised_forms, forms, repeated_word_pairs
+from agggen.verification.normal import MONTHS, Span, overlap, words
+from agggen.verification.record_words import capitalised_forms, forms, list_items, repeated_word_pairs
 from agggen.verification.values import FUNCTION_WORDS, MatchedText
 
 _ADJACENT = re.compile(r"\s+|\s*[-\u2013/]\s*")  # the characters between two adjacent words, without other punctuation
 
 
 def repeated_words(text: MatchedText) -> tuple[str, ...]:
-    """Sequences of one to three words that directly follow themselves, and names and values next to one of their own
-    words ("Anders William Anders", "1/19 19"). Repetitions in names or between adjacent values are allowed.
+    """Sequences of one to three words that directly follow themselves, not in a name or between two values, and names
+    and values next to one of their own words ("Anders William Anders").
     """
-    tokens = text.words
+    tokens, string = text.words, text.indexed.text
     word_forms = [word.form for word in tokens]
     if len(set(word_forms)) == len(tokens) and not any(word.kind == "date" for word in tokens):
         return ()
@@ -27,6 +26,8 @@ def repeated_words(text: MatchedText) -> tuple[str, ...]:
         *(repeated_word_pairs(part) for triple in text.record.triples for part in (triple.subject, triple.object))
     )
     starts = {start for start, _ in text.spans}
+    ends = {end for _, end in text.spans}
+
     repetitions: list[str] = []
     for length in (1, 2, 3):
         for start in range(len(tokens) - 2 * length + 1):
@@ -36,12 +37,12 @@ def repeated_words(text: MatchedText) -> tuple[str, ...]:
                 continue
             if length > 1:  # allows "Faber and Faber and"
                 is_allowed = any(first <= tokens[middle - 1].start and right.end <= last for first, last in text.spans)
-            else:  # allows "in In Rainbows"
+            else:  # allows "in In Rainbows" and "New York, York"
                 is_allowed = (
                     "number" in (left.kind, right.kind)
                     or (left.form, right.form) in allowed
                     or (left.form in FUNCTION_WORDS and left.raw != right.raw and right.start in starts)
-                    or _between_values(text, left, right)
+                    or (left.end in ends and right.start in starts and bool(string[left.end : right.start].strip()))
                 )
             if not is_allowed:
                 repetitions.append(" ".join(word.raw for word in tokens[start:end]))
@@ -49,12 +50,9 @@ def repeated_words(text: MatchedText) -> tuple[str, ...]:
 
 
 def _values_beside_own_words(text: MatchedText) -> Iterator[str]:
-    """Yields names and values with an adjacent word that repeats one of their words, outside other names and values."""
+    """Yields names and values with an adjacent uncovered word that repeats one of their words."""
     tokens, string = text.words, text.indexed.text
-    for span in text.spans:
-        if (word_span := text.indexed.words_in(span)) is None:
-            continue
-        first, end = word_span
+    for first, end in filter(None, map(text.indexed.words_in, text.spans)):
         own_forms = {word.form for word in tokens[first:end] if word.kind != "date" and not word.optional}
         for year, month, day in (word.form.split("-") for word in tokens[first:end] if word.kind == "date"):
             own_forms |= {year, MONTHS[int(month) - 1], day}
@@ -101,16 +99,8 @@ def repeated_values(text: MatchedText) -> tuple[str, ...]:
 
 
 def _occurs_too_often(item: str, text: str, triples: Sequence[Triple]) -> bool:
-    """Whether a text contains an item, in upper or lower case, more often than the names and values of the triples."""
+    """Whether a text contains an item, in any case, more often than the names and values of the triples."""
+
     pattern = re.compile(rf"(?<!\w){re.escape(item)}(?!\w)", re.IGNORECASE)
     names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
     return len(pattern.findall(text)) > sum(len(pattern.findall(name)) for name in names)
-
-
-def _between_values(text: MatchedText, left: Word, right: Word) -> bool:
-    """Whether `left` ends a value or name and `right`, after punctuation, begins another one."""
-    return (
-        bool(text.indexed.text[left.end : right.start].strip())
-        and any(left.end == end for _, end in text.spans)
-        and any(right.start == start for start, _ in text.spans)
-    )

@@ -126,12 +126,11 @@ class TextIndex:
         return (first, last) if first < last else None
 
     def _same_spelling(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
-        """Whether words that match a wording also have its spelling. A single word must not be a unit or part of an
-        abbreviation (``U.S.``); a function word must neither begin a sentence nor govern the next word ("the symbol In
-        the periodic table"). In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are countries.
+        """Whether words that match a wording have its spelling. A single word must not be a unit or part of ``U.S.``; a
+        function word must neither begin a sentence nor govern the next word ("the symbol In the periodic table").
         """
         surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
-        if wording.kind == "rule" and surface == exact.lower() and self.text.islower():
+        if wording.kind == "rule" and surface == exact.lower() and self.text.islower():  # uk, u.s., the us
             return word.form not in FUNCTION_WORDS or self.text[: word.start].endswith("the ")
         if surface != exact or word.kind == "unit":
             return False
@@ -162,7 +161,7 @@ class TextIndex:
 
 
 def _is_pronoun(tokens: Sequence[Word], index: int) -> bool:
-    """Whether a word is the pronoun ``one``, not the number: ``one of``, ``the one``."""
+    """Whether a word is the pronoun of ``one of`` or ``the one``."""
     if tokens[index].raw.lower() != "one":
         return False
     before = tokens[index - 1].form if index else ""
@@ -293,9 +292,9 @@ class MatchedText:
         def find(name: str) -> Matches:
             return dict.fromkeys(indexed.find(*value_wordings(name)), "rule")
 
-        triples = record.triples
-        values = [find(triple.object) for triple in triples]
-        return cls(record, triples, indexed, values, {triple.subject: find(triple.subject) for triple in triples})
+        values = [find(triple.object) for triple in record.triples]
+        subjects = {triple.subject: find(triple.subject) for triple in record.triples}
+        return cls(record, record.triples, indexed, values, subjects)
 
     @property
     def words(self) -> tuple[Word, ...]:

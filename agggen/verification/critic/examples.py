@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from agggen.verification.critic.network import VERDICTS
+from agggen.verification.critic.critic import VERDICTS
 from agggen.verification.critic.tokens import PUNCTUATION, TripleText, text_words, value_words
 
 SAID, PART, WRONG, MISSING = range(len(VERDICTS))

@@ -14,8 +14,7 @@ import pytest
 from agggen.corpora.e2e import parse_meaning
 from agggen.evaluation.systems import slot_statistics
 from agggen.records import Record
-from agggen.verification.e2e import SLOTS, Reading, slot_errors
-from agggen.verification.e2e.matching import canonical
+from agggen.verification.e2e import SLOTS, Reading, canonical, slot_errors
 from tests.unit.score_files import published_rows
 
 PARTS = ("add", "miss", "wrong", "ser")

@@ -5,10 +5,9 @@ from itertools import product
 import pytest
 
 from agggen.records import Record
-from agggen.verification.cues import triples_without_cue
+from agggen.verification.cues import triples_without_cue, wrong_roles
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
-from agggen.verification.roles import wrong_roles
 from agggen.verification.values import MatchedText
 from tests.unit.generation.test_judge import judge_of
 from tests.unit.verification.texts import example, record

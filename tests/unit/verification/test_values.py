@@ -77,7 +77,7 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         ('"5.0"^^xsd:double', ["5 of them"], []),
         ("5.3", [], ["5.3 million people"]),
         # number boundaries
-        ("12", [], ["it has 12.5 of them", "it has 12,000 of them", "the 12th of them"]),
+        ("12", [], ["it has 12.5 of them", "it has 12,000 of them", "the 12th of them", "it has 1 2 of them"]),
         ("1", [], ["one of the noble gases", "no one knows which one"]),
         ("5 out of 5", [], ["3 out of 5"]),
         ("1 out of 5", ["one out of five"], []),
@@ -139,11 +139,6 @@ def test_no_name_is_whole_with_a_word_missing_added_or_moved(name: list[str], da
 
 
 FRIENDLY = Checker(Lexicon(booleans={"familyFriendly": {"yes": ("family friendly",), "no": ("not family friendly",)}}))
-
-
-def test_yes_and_no_of_other_predicates_are_words() -> None:
-    assert whole("No", "Its symbol is No.", FRIENDLY, "symbol")
-    assert not whole("No", "It is not family friendly.", FRIENDLY, "symbol")
 
 
 @pytest.mark.parametrize(
@@ -235,9 +230,6 @@ def test_a_subject_is_named_in_parts_in_a_sentence(others: tuple[str, ...], text
     assert PLAIN.unnamed_subjects(item, text) == PLAIN.check(item, text).unnamed == (() if named else ("Ulm, Oz",))
 
 
-# --- numbers ---------------------------------------------------------------------------------------------------------
-
-
 def test_number_words_with_unusual_letters_are_mentioned() -> None:
     """Regression: KeyError for letters that match only case-insensitively."""
     assert find_mentions(record("age = 16", "size = 15"), "Zyx, \u017fixteen, is FİFTEEN tall.").missing == ()
@@ -253,9 +245,7 @@ def test_a_number_matches_only_itself(first: int, second: int) -> None:
 @pytest.mark.parametrize(
     ("value", "text", "kind", "mention"),
     [
-        ("1235 K", "It melts at 1235 K.", "literal", "1235 K"),
         ("1235 K", "It melts at 1235 kelvin.", "literal", "1235 kelvin"),
-        ("22.35 (square metres)", "It has 22.35 square metres.", "literal", "22.35 square metres"),
         ("22.35 (square metres)", "It has 22.35.", "rule", "22.35"),
         ("1999-05-30", "On 30 May 1999 it was.", "literal", "30 May 1999"),
         ("1999-05-30", "On 30/5/1999 it was.", "rule", "30/5/1999"),
