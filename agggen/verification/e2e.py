@@ -24,11 +24,8 @@ from agggen.verification.e2e_patterns import NAMES, PATTERNS, PLACES, Pattern
 from agggen.verification.e2e_patterns import Reading as Reading
 from agggen.verification.normal import Span, containing
 
-SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "familyFriendly", "near")
-"""The slots of E2E in the corpus's order and the corpus reader's spelling."""
-
-VERSION = 1
-"""Version of the patterns, for signatures of scores; must be increased when a pattern changes."""
+SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "familyFriendly", "near")  # in corpus order
+VERSION = 1  # of the patterns, for signatures of scores; must be increased when a pattern changes
 
 _SLOT_BY_KEY = {slot.lower(): slot for slot in SLOTS} | {"rating": "customerRating"}
 Slots = Mapping[str, tuple[str, ...]]  # the values of a record by slot, in the corpus reader's spelling

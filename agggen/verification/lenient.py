@@ -23,8 +23,7 @@ from agggen.records import Record, Triple
 from agggen.verification.e2e import expresses, has_patterns, slot_of
 from agggen.verification.normal import SMALL_NUMBERS, fold
 
-THRESHOLD = 0.6
-"""The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers are 96.5 and 0.7 %."""
+THRESHOLD = 0.6  # the fraction of an object's words that a text must contain
 
 _REMARK = re.compile(r"\s*\([^)]*\)")  # optional: "Bolt (comicsCharacter)", "75.3 (square kilometres)"
 # number words that the aligner does not normalise

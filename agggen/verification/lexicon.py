@@ -26,10 +26,9 @@ from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
 _PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")  # matches a name, a year or a date
 _WordingsByValue = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
-NEARLY_ALL = 0.985
-"""Minimum share of the occurrences of a word in training texts for which a rule that is learned for it holds."""
-MAX_COVER = 10
-"""Maximum number of predicates of a word, or of roles of names after it, that together cover `NEARLY_ALL`."""
+_Words = Mapping[str, tuple[str, ...]]
+NEARLY_ALL = 0.985  # minimum share of a word's occurrences in training texts for which a rule learned for it holds
+MAX_COVER = 10  # maximum number of predicates of a word, or of roles of names after it, that cover `NEARLY_ALL`
 
 
 @dataclass(frozen=True)
@@ -38,38 +37,32 @@ class Lexicon:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Wordings by value: ``{"United_States": ("American", ...)}``."""
-    booleans: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    variants: _Words = field(default_factory=dict)  # wordings by value: ``{"United_States": ("American", ...)}``
+    booleans: Mapping[str, _Words] = field(default_factory=dict)
     """By predicate and truth value: phrases that express it, ``{"familyFriendly": {"yes": ("kid friendly", ...)}}``."""
-    wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wordings: _Words = field(default_factory=dict)
     """By predicate: names, numbers and value words (normal forms) that express it, independent of its value."""
     templates: Mapping[str, str] = field(default_factory=dict)
     """By predicate: the most frequent sentence for one triple, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By predicate: counts of the words around its values, ``{"L1 period": 40}``, and their sum, with key ``""``."""
-    value_words: frozenset[str] = frozenset()
-    """Normal forms that occur almost only in values."""
-    lower: frozenset[str] = frozenset()
-    """Normal forms of ordinary words, which often begin with a small letter inside sentences."""
-    phrases: Mapping[str, str] = field(default_factory=dict)
-    """By `phrase_key`: templates of another corpus, for predicates unknown from training."""
-    articles: Mapping[str, float] = field(default_factory=dict)
-    """By name: the share of its mentions after "the": ``{"United States": 0.96, "Belgium": 0.0}``."""
-    value_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    value_words: frozenset[str] = frozenset()  # normal forms that occur almost only in values
+    lower: frozenset[str] = frozenset()  # normal forms of words that often begin with a small letter inside sentences
+    phrases: Mapping[str, str] = field(default_factory=dict)  # by `phrase_key`: templates of another corpus
+    articles: Mapping[str, float] = field(default_factory=dict)  # by name: the share of its mentions after "the"
+    value_pairs: _Words = field(default_factory=dict)
     """By value of one lower-case word: its pairs with an adjacent word that are almost only in texts with the value."""
-    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By number or lower-case value: its predicates, if it has several: ``{"high": ("price", "rating")}``."""
-    unrelated_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shared: _Words = field(default_factory=dict)  # by number or lower-case value with several predicates: these
+    unrelated_pairs: _Words = field(default_factory=dict)
     """By predicate: pairs of a value and the next word that express another one: ``{"rating": ("low price", ...)}``."""
     implies: Mapping[str, str] = field(default_factory=dict)
     """By word or word pair of a text: the predicate that the record must have, ``{"star": "customerRating"}``, or the
     word itself, if a triple must contain it, ``{"popular": "popular"}``."""
-    cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By predicate: nearly every sentence with a value of it has one of these words: ``{"birthPlace": ("born",)}``."""
-    predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cues: _Words = field(default_factory=dict)  # by predicate: nearly every sentence with a value has one of these
+
+    predicates_of: _Words = field(default_factory=dict)
     """By word: nearly every sentence with the word has a value of one of these: ``{"born": ("birthPlace",)}``."""
-    roles_after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    roles_after: _Words = field(default_factory=dict)
     """By 1 to 3 words: the roles of nearly all names after them: ``{"leader of": ("subject of leaderName",)}``."""
 
     def as_dict(self) -> dict[str, Any]:

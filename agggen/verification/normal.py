@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Kind = Literal["word", "number", "ordinal", "date", "unit"]
-Span = tuple[int, int]
-"""Offsets ``[start, end)`` of characters or words."""
+Span = tuple[int, int]  # offsets ``[start, end)`` of characters or words
 
 
 def word_list(text: str) -> tuple[str, ...]:
@@ -277,8 +276,9 @@ class LetterIndex:
 
     def __init__(self, tokens: tuple[Word, ...]) -> None:
         self.words = tokens
+        # For each set of ``OMITTED``: the letters, and word indices by start and by end offset in these letters
         self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
-        """For each set of ``OMITTED``: the letters, and word indices by start and by end offset in these letters."""
+
         optional = {word.optional for word in tokens}
         for omission, omitted in enumerate(OMITTED):
             if omission and optional.isdisjoint(omitted - OMITTED[omission - 1]):

@@ -16,8 +16,7 @@ from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word,
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
-Matches = Mapping[Span, MatchKind]
-"""By span of a text that mentions a value: the kind of wording."""
+Matches = Mapping[Span, MatchKind]  # by span of a text that mentions a value: the kind of wording
 
 FUNCTION_WORDS = word_set(  # values that consist of these words are compared case-sensitively
     "a along also an and are as at be been but by can did do for from had has have he her his i if in is it its may "
@@ -80,8 +79,8 @@ class TextIndex:
 
     def __init__(self, text: str, initial: bool = True) -> None:
         self.text = text
-        self.dates_joined = LetterIndex(words(text, initial))
-        """The words of the text, each date as one word."""
+        self.dates_joined = LetterIndex(words(text, initial))  # each date is one word
+
         self._starts = [word.start for word in self.dates_joined.words]
         self._ends = [word.end for word in self.dates_joined.words]
         dated = any(word.kind == "date" for word in self.dates_joined.words)
