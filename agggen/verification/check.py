@@ -25,11 +25,12 @@ from agggen.verification.record_words import (
     lacks_separator,
     list_items,
     names,
+    repeated_values,
+    repeated_words,
     small_number,
     unsupported_words,
     value_parts,
 )
-from agggen.verification.repetitions import repeated_values, repeated_words
 from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.values import (
     MATCH_KINDS,

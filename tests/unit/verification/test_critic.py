@@ -10,8 +10,6 @@ from statistics import mean
 import pytest
 
 from agggen.checks import RISK_THRESHOLD, check, check_all, shipped_critic
-from agggen.corpora.catalogue import load
-from agggen.corpora.rejects import split_rejects
 from agggen.errors import CorpusError
 from agggen.evaluation.ratings import agreement, read_ratings
 from agggen.records import Record
@@ -20,6 +18,7 @@ from agggen.verification.critic.critic import Critic, CriticError, Judgement, Ne
 from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, locate, to_example
 from agggen.verification.critic.tokens import Role, collate, predicate_words, text_words, value_words
 from agggen.verification.critic.training import CriticTraining, train_critic
+from tests.unit.verification.conftest import records_of
 from tests.unit.verification.texts import CITIES, record, texts_of
 
 # --- inputs ----------------------------------------------------------------------------------------------------------
@@ -254,7 +253,7 @@ def test_the_critic_agrees_with_human_ratings(data_home: Path) -> None:
 
 
 def test_lower_case_and_separate_punctuation_lower_scores_by_less_than_a_point(data_home: Path) -> None:
-    records, texts = zip(*list(texts_of(split_rejects(load("webnlg", "dev"))[0]))[::5], strict=True)
+    records, texts = zip(*list(texts_of(records_of("webnlg", "dev")))[::5], strict=True)
     plain = [" ".join(re.findall(r"(?:[a-z]\.){2,}|\d[\w.,:/-]*\w|\w+|[^\w\s]", text.lower())) for text in texts]
     written, lowered = (check_all(records, form) for form in (texts, plain))
     for measure in (

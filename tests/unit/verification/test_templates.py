@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from agggen.corpora.catalogue import load
-from agggen.corpora.rejects import split_rejects
 from agggen.generation.fallbacks import fallback_sentence
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
@@ -14,7 +12,7 @@ from agggen.verification.clauses import fill_template, plain_clause
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon, common_phrases
 from agggen.verification.templates import learn_phrases
-from tests.unit.verification.conftest import Learned
+from tests.unit.verification.conftest import Learned, records_of
 from tests.unit.verification.texts import CITIES, example
 
 
@@ -256,7 +254,7 @@ def test_phrases_with_exchanged_subject_and_object_or_other_content_are_not_lear
 
 
 def test_phrases_of_single_facts_in_rel2text(data_home: Path) -> None:
-    phrases = learn_phrases(split_rejects(load("rel2text", "train"))[0])
+    phrases = learn_phrases(records_of("rel2text", "train"))
     assert len(phrases) > 500
     assert phrases["birth place"] == "{subject} was born in {object}."
     assert Lexicon(phrases=phrases).template("placeOfDeath") == "{subject} died in {object}."

@@ -11,20 +11,13 @@ from hypothesis import strategies as st
 from agggen.verification.normal import MONTHS, letters, words
 from agggen.verification.values import TextIndex
 
-TEXTS = st.text(
-    st.sampled_from(
-        "abcdefghikmnorstuvyABCEGIJKMNOSTUÄéøßŁ\u0301\u0308 0123456789"
-        " .,-\u2013\u2212/()'\u2019\"&%+:;!?£\u00b2\u2082\n"
-    )
+PIECES = (
+    *"abcdeimnorstyACIKNOSUÄéøßŁ\u0301\u0308 0123456789   .,-\u2013\u2212/()'\u2019\"&%+:;!?£\u00b2\u2082\n",
+    *(" the", " The", " a ", "An ", " five", " minus ", " -7", "1,234.50", "1st", " third ", " million", " per cent"),
+    *(" km", " kelvin", " square ", "metres", " degrees ", " K ", "30 May 1999", "1999-05-30", " May ", "30.5.1999"),
+    *("'s ", "1e50", " Ann", "Jöns", "U.S.", " A.C. Milan", "water-forming", "H\u2082O", "5 km\u00b2", "twenty five"),
 )
-PIECES = st.sampled_from(
-    (
-        *("the", "The", "a", "An", "5", "five", "minus", "-7", "1,234.50", "12", "1st", "third", "million", "per"),
-        *("cent", "%", "km", "kelvin", "square", "metres", "degrees", "K", "30 May 1999", "1999-05-30", "May"),
-        *("30.5.1999", "'s", "1e50", "Ann", "Jöns", "U.S.", "A.C. Milan", "water-forming", "H\u2082O", "5 km\u00b2"),
-        *("twenty five", ",", "."),
-    )
-)
+TEXTS = st.lists(st.sampled_from(PIECES)).map("".join)
 SUBSCRIPTS = {0x2080 + digit: str(digit) for digit in range(10)}
 LATIN = st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyzàáâãäåçèéêëìíñòóôõöøúüýžščǿłđ"), min_size=3, max_size=9)
 DATES = st.dates(date(1000, 1, 1), date(2999, 12, 31))
@@ -42,7 +35,7 @@ def without_accents(text: str) -> str:
 # --- offsets -------------------------------------------------------------------------------------------------------
 
 
-@given(TEXTS | st.text() | st.lists(PIECES).map(" ".join), st.booleans(), st.booleans())
+@given(TEXTS | st.text(), st.booleans(), st.booleans())
 def test_words_have_increasing_offsets(text: str, initial: bool, dates: bool) -> None:
     position = 0
     for word in words(text, initial, dates):
