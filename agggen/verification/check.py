@@ -257,7 +257,6 @@ def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
 
 def _inside_name(text: str, span: Span, spans: Collection[Span]) -> bool:
     """Whether a name is inside one of `spans`, or begins in one, and is not a list item ("Baku, Azerbaijan")."""
-
     if text[span[0]].islower():
         return False
     for start, end in containing(span, spans):

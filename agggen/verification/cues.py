@@ -219,7 +219,6 @@ def wrong_roles(
     """The spans of names that have none of the roles of the words before them; names in triples of predicates other
     than `known_predicates`, those of the training texts, are ignored.
     """
-
     return tuple(
         span
         for span, roles in _names(text)

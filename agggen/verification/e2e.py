@@ -53,7 +53,6 @@ def _value_key(value: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def _literal_pattern(slot: str, value: str) -> Pattern:
     """A pattern for the words of `value`, of which an initial ``the`` is optional."""
-
     words = re.findall(r"\w+|[^\w\s-]+", _fold(value)) or [_fold(value)]
     article = r"(?:the[\s-]+)?" if words[0] == "the" and len(words) > 2 else ""
     expression = r"[\s-]*".join(re.escape(word) for word in words[bool(article) :])

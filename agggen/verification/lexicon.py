@@ -81,17 +81,13 @@ class Lexicon:
 
     @classmethod
     def read(cls, path: Path) -> Lexicon:
-        """Reads a lexicon from a JSON file; raises `BundleError` if it cannot be read or is not a lexicon."""
-        try:
-            return cls.of(read_json(path), str(path))
-        except OSError as error:
-            raise BundleError(f"cannot read the lexicon {path}: {error}") from error
+        """Reads a lexicon from a JSON file of a bundle; raises `BundleError` if it is not a lexicon."""
+        return cls.of(read_json(path), str(path))
 
     def template(self, predicate: str, value: str = "") -> str | None:
         """The first template of a predicate in `templates`, `common_phrases` (those that end with "in" only for places
         and times) and `phrases`; None if there is none.
         """
-
         key = phrase_key(predicate)
         common = common_phrases().get(key, "")
         if common.endswith(" in {object}.") and not _PLACE_OR_TIME.match(value):
@@ -177,7 +173,6 @@ def _first_error(error: ValidationError) -> str:
 
 def read_templates(path: Path) -> dict[str, str]:
     """Reads sentences from lines ``birthPlace<tab>{subject} was born in {object}.``; raises ConfigError."""
-
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -199,7 +194,6 @@ def read_templates(path: Path) -> dict[str, str]:
 @cache
 def common_phrases() -> dict[str, str]:
     """By `phrase_key`: templates for common predicates that are right for any subject and need no training texts."""
-
     sentences = read_templates(Path(__file__).with_name("common_phrases.tsv"))
     return {phrase_key(predicate): sentence for predicate, sentence in sentences.items()}
 

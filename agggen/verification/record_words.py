@@ -168,7 +168,6 @@ def unsupported_words(text: MatchedText, lexicon: Lexicon, allowed: Collection[s
     """Words and word pairs that imply a predicate ("five star") or word ("popular") that the record lacks, and are not
     related to `allowed` forms. Empty if a predicate is unknown from training, since any word may express it.
     """
-
     predicates = {triple.predicate for triple in text.record.triples}
     if not predicates <= lexicon.contexts.keys() | lexicon.booleans.keys():
         return ()
@@ -285,7 +284,6 @@ def repeated_values(text: MatchedText) -> tuple[str, ...]:
 
 def _occurs_too_often(item: str, text: str, triples: Sequence[Triple]) -> bool:
     """Whether a text contains an item, in any case, more often than the names and values of the triples."""
-
     pattern = re.compile(rf"(?<!\w){re.escape(item)}(?!\w)", re.IGNORECASE)
     names = {entity_words(name) for triple in triples for name in (triple.subject, triple.object)}
     return len(pattern.findall(text)) > sum(len(pattern.findall(name)) for name in names)

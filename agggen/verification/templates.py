@@ -243,7 +243,6 @@ def _sentences_of_one_triple(
 
 def _template(triple: Triple, text: str) -> str | None:
     """The text with placeholders for subject and object; None unless each occurs exactly once, not inside a word."""
-
     subject, value = entity_words(triple.subject), entity_words(triple.object)
     for name in (subject, value):
         start = text.find(name)
@@ -288,7 +287,6 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
     A template must occur in at least two texts, or have all words of the predicate and at most one other content word.
     Templates that swap subject and object are excluded: "{subject} is a region of {object}" for ``region``.
     """
-
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for predicate, templates in _delexicalised(_single_triples(records), Lexicon(), {}).items():
         name = predicate_words(predicate)

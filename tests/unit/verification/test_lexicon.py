@@ -212,7 +212,6 @@ def test_lexicons_are_merged(elements: Learned) -> None:
         (Lexicon.read, '{"contexts": {"code": {"L1 code": "many"}}}', "a valid lexicon: contexts.code.L1 code: "),
         (Lexicon.read, "{\n'a'", "not valid JSON: .* line 2"),
         (Lexicon.read, b"\xff\xfe{}", "not valid JSON: .* decode byte 0xff"),
-        (Lexicon.read, None, "cannot read the lexicon"),
         (read_wordings, '{"Norway": ["Norge", "the fjords"]}', {"Norway": ("Norge", "the fjords")}),
         (read_wordings, '\ufeff{"Norway": ["Norge"]}', {"Norway": ("Norge",)}),
         (read_wordings, "{}", "at least 1 item"),
