@@ -68,7 +68,6 @@ class CheckedText(PrettyPrinted):
         mention_score = mentioned + named / 2
         correctness = (self.judgement.correctness + mention_score) / 2.5
         bigrams = list(pairwise(text_words(self.text)[0]))
-
         return {
             "coverage": (self.judgement.coverage + mention_score) / 2.5,
             "correctness": correctness,

@@ -53,9 +53,8 @@ def misplaced_triples(
         if not own_contexts or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
             continue
         predicates = {*lexicon.shared.get(triple.object, ())} if _has_enough_values(own_contexts) else set[str]()
-        other_contexts = [
-            contexts[name] for name in predicates - {triple.predicate} if _has_enough_values(contexts.get(name, {}))
-        ]
+        others = (contexts.get(name, {}) for name in predicates - {triple.predicate})
+        other_contexts = [other for other in others if _has_enough_values(other)]
         unrelated = lexicon.unrelated_pairs.get(triple.predicate, ())
         if all(
             _never_precedes(own_contexts, context[0], max_new_word_rate)

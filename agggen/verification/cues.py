@@ -106,9 +106,7 @@ def _predicates_of(
             remaining = [(predicates, count) for predicates, count in remaining if name not in predicates]
             if sum(count for _, count in remaining) <= (1 - NEARLY_ALL) * word_counts[word]:
                 chosen |= {name for name, cue_shares in shares.items() if word in cue_shares}
-                n_with_chosen = sum(
-                    count for (_, predicates), count in sentences.items() if not chosen.isdisjoint(predicates)
-                )
+                n_with_chosen = sum(count for (_, names), count in sentences.items() if not chosen.isdisjoint(names))
                 if n_with_chosen <= _MAX_BASE_SHARE * n_sentences:
                     predicates_of[word] = tuple(sorted(chosen))
                 break

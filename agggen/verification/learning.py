@@ -176,7 +176,6 @@ def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: 
             if is_ordinary and (len(ngram) == 2 or (len(form) > 2 and form not in value_words)):
                 word_counts[form] += 1
                 cooccurrences[form].update(predicates)
-
     implied: dict[str, str] = {}
     for form, counts in sorted(cooccurrences.items()):
         rare = [name for name in counts if predicate_counts[name] <= _MAX_IMPLIED_SHARE * len(texts)]

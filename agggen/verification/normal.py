@@ -278,7 +278,6 @@ class LetterIndex:
         self.words = tokens
         # For each set of ``OMITTED``: the letters, and word indices by start and by end offset in these letters
         self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
-
         optional = {word.optional for word in tokens}
         for omission, omitted in enumerate(OMITTED):
             if omission and optional.isdisjoint(omitted - OMITTED[omission - 1]):

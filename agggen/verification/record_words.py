@@ -211,7 +211,6 @@ def repeated_words(text: MatchedText) -> tuple[str, ...]:
     )
     starts = {start for start, _ in text.spans}
     ends = {end for _, end in text.spans}
-
     repetitions: list[str] = []
     for length in (1, 2, 3):
         for start in range(len(tokens) - 2 * length + 1):

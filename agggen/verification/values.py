@@ -80,7 +80,6 @@ class TextIndex:
     def __init__(self, text: str, initial: bool = True) -> None:
         self.text = text
         self.dates_joined = LetterIndex(words(text, initial))  # each date is one word
-
         self._starts = [word.start for word in self.dates_joined.words]
         self._ends = [word.end for word in self.dates_joined.words]
         dated = any(word.kind == "date" for word in self.dates_joined.words)

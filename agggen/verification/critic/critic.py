@@ -191,9 +191,8 @@ class Critic:
             verdicts, invented = (verdict_logits / self.temperature).softmax(-1), invented_logits.sigmoid()
             for row, index in enumerate(batch):
                 marks, words = inputs.marks(row), inputs.text(row)
-                judgements[index] = _judgement(
-                    records[index].triples, verdicts[row, marks], invented[row, words], *items[index][1:]
-                )
+                outputs = verdicts[row, marks], invented[row, words]
+                judgements[index] = _judgement(records[index].triples, *outputs, *items[index][1:])
         return [judgements[index] for index in range(len(items))]
 
     def save(self, folder: Path | str) -> None:
