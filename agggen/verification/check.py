@@ -234,7 +234,7 @@ def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueChec
 
 
 def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
-    """The mentions of names and numbers of other facts only, unless the fact has their words in predicates or values."""
+    """Mentions of names and numbers of other facts only, unless the fact's predicates or values have their words."""
     own_names = {name for triple in text.triples for name in (triple.subject, triple.object)}
     own_forms = frozenset[str]().union(
         *(forms(predicate_words(triple.predicate)) for triple in text.triples),
