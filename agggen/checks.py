@@ -62,14 +62,12 @@ class CheckedText(PrettyPrinted):
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
         Coverage and correctness are weighted means of the critic's score (weight 1), the fraction of mentioned values
-        (1) and the fraction of named subjects (1/2; see `shares`), since human ratings depend on all three.
-        Fluency is correctness times the fraction of the text's word bigrams that are distinct.
+        (1) and the fraction of named subjects (1/2). Fluency is correctness times the fraction of distinct bigrams.
         """
         mentioned, named = self.shares
         mention_score = mentioned + named / 2
         correctness = (self.judgement.correctness + mention_score) / 2.5
-        words = text_words(self.text)[0]
-        bigrams = list(pairwise(words))
+        bigrams = list(pairwise(text_words(self.text)[0]))
         return {
             "coverage": (self.judgement.coverage + mention_score) / 2.5,
             "correctness": correctness,
@@ -140,12 +138,9 @@ def check_all(
 
 
 def check(records: Any, text: Any, *, critic: Critic | None = None, checker: Checker | None = None) -> Any:
-    """Checks the texts of any system against their records; returns a `CheckedText`, or `Results` of several.
+    """Checks a text, or a list with one per record, of any system; returns a `CheckedText`, or `Results` of several.
 
-    Args:
-        records: a record, or any source of `load_records`.
-        text: a text, or a list with one per record.
-        critic, checker: see `check_all`.
+    `records` is a record, or any source of `load_records`; for `critic` and `checker` see `check_all`.
     """
     all_records = [records] if isinstance(records, Record) else load_records(records)
     texts = [text] if isinstance(text, str) else list(text)

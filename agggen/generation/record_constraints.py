@@ -23,12 +23,10 @@ from agggen.text.linearise import entity_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
-from agggen.verification.cues import foreign_words, triples_without_cue
+from agggen.verification.cues import foreign_words, triples_without_cue, wrong_roles
 from agggen.verification.lexicon import is_restricted
 from agggen.verification.normal import words
-from agggen.verification.partial_mentions import value_parts
-from agggen.verification.record_words import is_derived, names
-from agggen.verification.roles import wrong_roles
+from agggen.verification.record_words import is_derived, names, value_parts
 from agggen.verification.values import FUNCTION_WORDS, MatchedText, spellings
 
 _NEVER_LAST = frozenset(

@@ -8,7 +8,7 @@ from itertools import pairwise
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.normal import Span, containing
-from agggen.verification.partial_mentions import find_name_parts
+from agggen.verification.record_words import find_name_parts
 from agggen.verification.values import TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)

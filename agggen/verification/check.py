@@ -2,11 +2,7 @@
 
 A value is *whole* if all its words occur in the text, adjacent and in order, compared in the normal form of
 ``agggen.verification.normal``. Other spellings (``values.value_wordings``), wordings learned from training texts
-(``lexicon``) and, for truth values, learned phrases also count. A value inside a longer name does not: "Azerbaijan
-Premier League" does not mention "Azerbaijan" if the league is a value; "Baku, Azerbaijan" does.
-
-The check compares values, not relations: "died in" in place of "born in" is only detected if two values of the same
-type are swapped and the lexicon has contexts of both predicates.
+(``lexicon``) and, for truth values, learned phrases also count; a value inside a longer name does not.
 """
 
 import re
@@ -21,9 +17,20 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.contexts import misplaced_triples, swapped_predicates, swapped_subjects
 from agggen.verification.lexicon import BOOLEANS, Lexicon, content_pairs, is_restricted
 from agggen.verification.normal import Span, containing, overlap, words
-from agggen.verification.partial_mentions import find_name_parts, find_parts, lacks_separator, list_items, value_parts
-from agggen.verification.record_words import forms, is_related, names, small_number, unsupported_words
-from agggen.verification.repetitions import repeated_values, repeated_words
+from agggen.verification.record_words import (
+    find_name_parts,
+    find_parts,
+    forms,
+    is_related,
+    lacks_separator,
+    list_items,
+    names,
+    repeated_values,
+    repeated_words,
+    small_number,
+    unsupported_words,
+    value_parts,
+)
 from agggen.verification.results import TextCheck, ValueCheck
 from agggen.verification.values import (
     MATCH_KINDS,
@@ -50,9 +57,7 @@ class Checker:
         self._allowed = lru_cache(maxsize=1 << 14)(self._allowed_of)
 
     def wordings(self, triple: Triple) -> tuple[Wording, ...]:
-        """The accepted wordings of the triple's object, the literal one first; for a truth value, the learned phrases,
-        or its predicate and value if there are none: "is alive true".
-        """
+        """The accepted wordings of the object, the literal one first; of a truth value, the learned phrases."""
         return self._wordings(triple.predicate, triple.object)
 
     def _wordings_of(self, predicate: str, value: str) -> tuple[Wording, ...]:
@@ -74,14 +79,10 @@ class Checker:
         subjects: Collection[str] | None = None,
         initial: bool = True,
     ) -> TextCheck:
-        """Checks `text` against `record`.
+        """Checks `text`, a complete text or a fact, which begins a sentence if `initial`, against `record`.
 
-        Args:
-            text: the complete text, or the text of one fact.
-            triples: indices of the triples that `text` must express; values of other triples are reported as
-                ``elsewhere``. [default: all]
-            subjects: the subjects that `text` must name, in full or in parts. [default: those of `triples`]
-            initial: whether `text` begins a sentence.
+        It must express the values of `triples` (indices; by default all), and name `subjects` (by default those of
+        `triples`) in full or in parts. Values of other triples are reported as ``elsewhere``.
         """
         return TextCheck(**dict(self.findings(record, text, triples, subjects, initial)))
 
@@ -147,9 +148,7 @@ class Checker:
         return accepted
 
     def _hallucinated(self, text: MatchedText) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(words that no triple of the record licenses, words that only triples of other facts license), of words that
-        are restricted (`is_restricted`) or in a pair of the lexicon's ``value_pairs``.
-        """
+        """(words that no triple of the record licenses, words that only triples of other facts license)."""
         pairs = self.lexicon.value_pairs
         candidates = [
             word
@@ -198,9 +197,7 @@ class Checker:
 
 def passes(findings: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
     """Whether the `findings` of a `Checker` contain no fault; stops at the first fault."""
-    return not any(
-        not all(value.whole for value in finding) if name == "values" else finding for name, finding in findings
-    )
+    return all(all(value.whole for value in finding) if name == "values" else not finding for name, finding in findings)
 
 
 def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> dict[str, set[Span]]:
@@ -213,7 +210,7 @@ def _name_spans(record: Record, subjects: Iterable[str], indexed: TextIndex) -> 
 
 
 def _unnamed(name_spans: Mapping[str, Collection[Span]]) -> tuple[str, ...]:
-    """The names without a span; names without a word (punctuation) are ignored."""
+    """The names without a span; names that consist of punctuation are ignored."""
     return tuple(name for name, spans in name_spans.items() if not spans and words(entity_words(name)))
 
 
@@ -237,9 +234,7 @@ def _check_value(text: MatchedText, triple: Triple, spans: Matches) -> ValueChec
 
 
 def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
-    """The mentions of names and numbers that are values of other facts only, except values all whose words in the text
-    also belong to the fact's predicates or unmatched values.
-    """
+    """Mentions of names and numbers of other facts only, unless the fact's predicates or values have their words."""
     own_names = {name for triple in text.triples for name in (triple.subject, triple.object)}
     own_forms = frozenset[str]().union(
         *(forms(predicate_words(triple.predicate)) for triple in text.triples),
@@ -261,9 +256,7 @@ def _values_of_other_facts(text: MatchedText) -> tuple[str, ...]:
 
 
 def _inside_name(text: str, span: Span, spans: Collection[Span]) -> bool:
-    """Whether a span is inside one of `spans`, or begins in one: "Torino F.C. Bari 1908" does not mention ``F.C. Bari
-    1908`` beside ``Torino F.C.`` False for list items ("Baku, Azerbaijan") and in lower case ("white rice").
-    """
+    """Whether a name is inside one of `spans`, or begins in one, and is not a list item ("Baku, Azerbaijan")."""
     if text[span[0]].islower():
         return False
     for start, end in containing(span, spans):

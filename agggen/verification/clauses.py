@@ -32,10 +32,10 @@ _PLURAL = re.compile(  # nouns that take "are"
 )
 _IRREGULAR_PLURALS = {"child": "children", "man": "men", "person": "people", "woman": "women"}
 _PLACES = ("place", "location", "where")  # nouns before a participle that has no agent: ``place buried``
+# A predicate whose values are people: ``leader name``, not ``birth name``
 _ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) name", re.IGNORECASE)
-"""A predicate whose values are people: ``leader name``, not ``birth name``."""
+# A predicate that is a noun after "has": ``has part``, not ``has to its west``
 _HAS = re.compile(rf"has ((?:(?!(?:{'|'.join(PREPOSITIONS)})\b)\S+ ?)+)", re.IGNORECASE)
-"""A predicate that is a noun after "has": ``has part``, not ``has to its west``."""
 _UNIT = re.compile(r"(.+) \(in (\w+)\)")  # a predicate that names the unit of its values: ``elevation (in metres)``
 _MEASURE = re.compile(  # a predicate that takes "has" if its value is a number: ``runway length``
     r"(?:.+ )?(?:area|capacity|density|depth|diameter|elevation|height|length|mass|population|radius|size|speed|"
@@ -97,9 +97,8 @@ def one_full_stop(sentence: str) -> str:
 
 def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
     """A sentence for a triple, from the words of its predicate: ``The eat type of Aromi is pub.``, ``Aspirin interacts
-    with warfarin.``, ``The awards of Ann are two medals.``, ``Ann has a height of 170 cm.`` for ``height (in cm)``.
+    with warfarin.``, ``Ann has a height of 170 cm.``; if no pattern fits the predicate: ``Oda: successor to: Ann.``
 
-    If no sentence pattern fits the predicate, subject, predicate and value are listed: ``Oda: successor to: Ann.``
     The `articles` are those of a `Lexicon`.
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), value_text(triple.object)

@@ -53,9 +53,8 @@ def misplaced_triples(
         if not own_contexts or not word_spans or (not initial and any(start == 0 for start, _ in word_spans)):
             continue
         predicates = {*lexicon.shared.get(triple.object, ())} if _has_enough_values(own_contexts) else set[str]()
-        other_contexts = [
-            contexts[name] for name in predicates - {triple.predicate} if _has_enough_values(contexts.get(name, {}))
-        ]
+        others = (contexts.get(name, {}) for name in predicates - {triple.predicate})
+        other_contexts = [other for other in others if _has_enough_values(other)]
         unrelated = lexicon.unrelated_pairs.get(triple.predicate, ())
         if all(
             _never_precedes(own_contexts, context[0], max_new_word_rate)
@@ -70,9 +69,7 @@ def misplaced_triples(
 
 
 def swapped_predicates(text: MatchedText, contexts: Mapping[str, Mapping[str, int]]) -> tuple[tuple[str, str], ...]:
-    """Pairs of predicates whose values fit each other's contexts better than their own, by `_SWAP_MARGIN`; ``words``
-    are only compared if both predicates have enough training values.
-    """
+    """Pairs of predicates whose values fit each other's contexts better than their own, by `_SWAP_MARGIN`."""
     values: list[tuple[Triple, Span]] = []
     for triple, spans in text.matches():
         occurs_once = len(spans) == 1 and "phrase" not in spans.values() and triple.predicate in contexts
@@ -96,11 +93,7 @@ def swapped_predicates(text: MatchedText, contexts: Mapping[str, Mapping[str, in
 
 
 def _neighbours(text: MatchedText, bounds: Span) -> list[str]:
-    """The context features of the words with indices `bounds`: ``L1 period``, ``R1 and``, ``L2 ...``, ``R2 ...``.
-
-    ``an`` counts as ``a``, since the value determines the article. Words of other values are ``*``, positions before
-    the sentence ``^``, positions after the text ``$``.
-    """
+    """The context of the words with indices `bounds`: ``L1 period``, ``R1 and``, ``L2 *`` (another value), ``R2 $``."""
     tokens, covered, before_sentence = text.words, text.covered, False
     features: list[str] = []
     for distance in range(1, _NEIGHBOURS + 1):
@@ -108,6 +101,7 @@ def _neighbours(text: MatchedText, bounds: Span) -> list[str]:
         before_sentence = before_sentence or left < 0 or tokens[left + 1].initial
         left_form = "^" if before_sentence else "*" if covered[left] else tokens[left].form
         right_form = "$" if right >= len(tokens) else "*" if covered[right] else tokens[right].form
+        # the value, not its predicate, determines the form of the article
         features += [f"L{distance} {'a' if left_form == 'an' else left_form}", f"R{distance} {right_form}"]
     return features
 
@@ -125,9 +119,8 @@ def _has_enough_values(contexts: Mapping[str, int]) -> bool:
 
 
 def _never_precedes(contexts: Mapping[str, int], left_word: str, max_new_word_rate: float) -> bool:
-    """Whether `left_word`, the L1 feature of a value, never precedes the predicate's values in training texts, and new
-    words before these values are rare: their Good-Turing probability, the fraction of values whose left neighbour
-    occurs only once, is at most `max_new_word_rate`.
+    """Whether the L1 feature `left_word` never precedes the predicate's values in training texts, and new words before
+    these values are rare: their Good-Turing probability (the share of singletons) is at most `max_new_word_rate`.
     """
     if left_word in contexts or not _has_enough_values(contexts):
         return False
@@ -137,9 +130,7 @@ def _never_precedes(contexts: Mapping[str, int], left_word: str, max_new_word_ra
 
 
 def _log_likelihood_ratio(other: Mapping[str, int], own: Mapping[str, int], features: Iterable[str]) -> float:
-    """The log-likelihood under another predicate minus that under the own one, without ``^``, ``$`` and features that
-    neither has in training.
-    """
+    """The log-likelihood under another predicate minus that under the own one, of features that one has in training."""
     known = [feature for feature in features if (feature in other or feature in own) and feature[-1] not in "^$"]
     return _log_likelihood(other, known) - _log_likelihood(own, known)
 

@@ -1,15 +1,20 @@
-"""Cue words: the words of a sentence that express a predicate, such as "born" for ``birthPlace``.
+"""Cue words of predicates and roles of names: learned from training texts, and violations in a text.
 
-IBM Model 1 (Brown et al. 1993) estimates which predicate of a sentence generates a word. So "language" is not a cue of
-``currency``, although both often occur in one sentence.
+A cue is a word of a sentence that expresses a predicate, such as "born" for ``birthPlace``. IBM Model 1 (Brown et al.
+1993) estimates which predicate of a sentence generates a word. So "language" is not a cue of ``currency``, although
+both often occur in one sentence.
+
+A role is to be the subject or object of a predicate. In training texts, nearly every name after "leader of" is a
+subject of ``leaderName``. So "published by PS3523" is wrong for the object of a ``classification``.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from agggen.records import Triple
 from agggen.verification.lexicon import MAX_COVER, NEARLY_ALL
+from agggen.verification.normal import Span, containing
 from agggen.verification.values import FUNCTION_WORDS, MatchedText
 
 _ITERATIONS = 5
@@ -17,12 +22,14 @@ _MIN_SENTENCES = 20  # minimum number of training sentences with a value of a pr
 _MIN_SHARE = 0.95  # minimum share of the texts with a value of a predicate in which the value's sentence has a cue
 _MIN_COUNT = 1.5  # minimum expected count of a cue
 _MIN_RATIO = 3.0  # minimum ratio of a cue's rate in its predicate's sentences to its rate in all sentences
-
 _MIN_WORD_SENTENCES = 30  # minimum number of training sentences that contain a word of ``predicates_of``
 _MAX_BASE_SHARE = 0.5  # maximum share of all sentences in which a predicate of a word of ``predicates_of`` has a value
+_MAX_WORDS = 3  # maximum number of words before a name
+_MIN_NAMES = 20  # minimum number of names after a word sequence in training texts
+_MAX_BASE_NAME_SHARE = 0.2  # maximum share of all names that have one of the roles of a word sequence
 
-_Sentence = tuple[frozenset[str], tuple[str, ...]]
-"""The possible cues of a sentence, and the predicates with values in it."""
+_Sentence = tuple[frozenset[str], tuple[str, ...]]  # possible cues of a sentence, and the predicates with values in it
+_Roles = frozenset[str]  # {"subject of leaderName", "object of birthPlace"}
 
 
 def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
@@ -49,14 +56,12 @@ def learn_cues(texts: Sequence[MatchedText]) -> tuple[dict[str, tuple[str, ...]]
         }
         for predicate, n_with_value in predicate_counts.items()
     }
-    frequent_shares = {
-        name: cue_shares for name, cue_shares in shares.items() if predicate_counts[name] >= _MIN_SENTENCES
-    }
-    return _cues(texts, frequent_shares), _predicates_of(sentences, word_counts, expected, shares)
+    frequent = {name: cue_shares for name, cue_shares in shares.items() if predicate_counts[name] >= _MIN_SENTENCES}
+    return _cues(texts, frequent), _predicates_of(sentences, word_counts, expected, shares)
 
 
 def _cues(texts: Sequence[MatchedText], shares: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``cues``, from `shares`: by predicate and word, the share of the word that it generates."""
+    """The lexicon's ``cues``; `shares` are, by predicate and word, the share of the word that it generates."""
     largest: dict[str, list[float]] = defaultdict(list)  # by predicate: each text's largest share near its value
     for text in texts:
         largest_in_text: dict[int, float] = {}
@@ -83,8 +88,8 @@ def _predicates_of(
     expected: Mapping[str, Mapping[str, float]],
     shares: Mapping[str, Mapping[str, float]],
 ) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``predicates_of``: for each word, the predicates of which it may be a cue, and as many of those
-    that generate it most often as have values in `NEARLY_ALL` of its sentences.
+    """For each word: the predicates of which it may be a cue, and the fewest that have values in `NEARLY_ALL` of its
+    sentences, of those that generate it most often.
     """
     with_word: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
     for (words, predicates), count in sentences.items():
@@ -101,9 +106,7 @@ def _predicates_of(
             remaining = [(predicates, count) for predicates, count in remaining if name not in predicates]
             if sum(count for _, count in remaining) <= (1 - NEARLY_ALL) * word_counts[word]:
                 chosen |= {name for name, cue_shares in shares.items() if word in cue_shares}
-                n_with_chosen = sum(
-                    count for (_, predicates), count in sentences.items() if not chosen.isdisjoint(predicates)
-                )
+                n_with_chosen = sum(count for (_, names), count in sentences.items() if not chosen.isdisjoint(names))
                 if n_with_chosen <= _MAX_BASE_SHARE * n_sentences:
                     predicates_of[word] = tuple(sorted(chosen))
                 break
@@ -137,8 +140,8 @@ def foreign_words(
 def _expected_counts(
     sentences: Mapping[_Sentence, int], predicate_counts: Mapping[str, int]
 ) -> dict[str, dict[str, float]]:
-    """By predicate and word: the expected number of sentences in which the predicate generates the word, estimated by
-    expectation maximisation. The predicate "" generates the words that express no predicate.
+    """By predicate and word: the expected number of sentences in which the predicate generates the word; the predicate
+    "" generates the words that express none.
     """
     n_sentences = sum(sentences.values())
     rates: dict[str, dict[str, float]] = {}
@@ -162,9 +165,7 @@ def _expected_counts(
 
 
 def _sentences(text: MatchedText) -> Iterator[tuple[set[str], Sequence[int]]]:
-    """The possible cues of each sentence (words outside names and values that begin it or are in lower case), and the
-    indices of the triples that have a value in it.
-    """
+    """The possible cues of each sentence, and the indices of the triples that have a value in it."""
     name_bounds = [bounds for span in text.spans if (bounds := text.indexed.words_in(span))]
     within_names = {number for first, end in name_bounds for number in range(first + 1, end)}  # "Ulm" in "A.F.C. Ulm"
     starts = [
@@ -175,11 +176,77 @@ def _sentences(text: MatchedText) -> Iterator[tuple[set[str], Sequence[int]]]:
     first_words = [{bounds[0] for span in spans if (bounds := text.indexed.words_in(span))} for spans in text.values]
     for start, end in pairwise(dict.fromkeys((0, *starts, len(text.words)))):
         words = {
-            text.words[number].form
-            for number in range(start, end)
-            if not text.covered[number]
-            and text.words[number].kind == "word"
-            and (text.words[number].initial or text.words[number].raw.islower())
+            word.form
+            for word, covered in zip(text.words[start:end], text.covered[start:end], strict=True)
+            if not covered and word.kind == "word" and (word.initial or word.raw.islower())
         }
         numbers = range(start, end)
         yield words, [index for index, firsts in enumerate(first_words) if not firsts.isdisjoint(numbers)]
+
+
+def learn_roles(texts: Iterable[MatchedText]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``roles_after``: by word sequence, the roles, greedily chosen, that cover `NEARLY_ALL` names."""
+    all_names = Counter[_Roles]()
+    after: dict[str, Counter[_Roles]] = defaultdict(Counter)
+    for text in texts:
+        for span, roles in _names(text):
+            all_names[roles] += 1
+            for words in _words_before(text, span):
+                after[words][roles] += 1
+    learned: dict[str, tuple[str, ...]] = {}
+    for words, names in sorted(after.items()):
+        if names.total() < _MIN_NAMES:
+            continue
+        chosen: set[str] = set()
+        uncovered, max_uncovered = dict(names), (1 - NEARLY_ALL) * names.total()
+        while len(chosen) < MAX_COVER and sum(uncovered.values()) > max_uncovered:
+            counts = Counter[str]()
+            for roles, count in uncovered.items():
+                counts.update(dict.fromkeys(roles, count))
+            chosen.add(min(counts, key=lambda role: (-counts[role], role)))
+            uncovered = {roles: count for roles, count in uncovered.items() if chosen.isdisjoint(roles)}
+        n_with_chosen = sum(count for roles, count in all_names.items() if not chosen.isdisjoint(roles))
+        if sum(uncovered.values()) <= max_uncovered and n_with_chosen <= _MAX_BASE_NAME_SHARE * all_names.total():
+            learned[words] = tuple(sorted(chosen))
+    return learned
+
+
+def wrong_roles(
+    text: MatchedText, roles_after: Mapping[str, Sequence[str]], known_predicates: Collection[str]
+) -> tuple[Span, ...]:
+    """The spans of names that have none of the roles of the words before them; names in triples of predicates other
+    than `known_predicates`, those of the training texts, are ignored.
+    """
+    return tuple(
+        span
+        for span, roles in _names(text)
+        if all(role.partition(" of ")[2] in known_predicates for role in roles)
+        and any(roles.isdisjoint(roles_after[words]) for words in _words_before(text, span) if words in roles_after)
+    )
+
+
+def _names(text: MatchedText) -> Iterator[tuple[Span, _Roles]]:
+    """Yields (span, roles) of subjects and objects that are not inside a longer subject or object."""
+    by_name: dict[str, set[str]] = defaultdict(set)
+    for triple in text.record.triples:
+        by_name[triple.subject].add(f"subject of {triple.predicate}")
+        by_name[triple.object].add(f"object of {triple.predicate}")
+    spans: dict[Span, set[str]] = defaultdict(set)
+    for name, roles in by_name.items():
+        for span in text.indexed.find_name(name):
+            spans[span] |= roles
+    for span, roles in sorted(spans.items()):
+        if not containing(span, spans):
+            yield span, frozenset(roles)
+
+
+def _words_before(text: MatchedText, span: Span) -> Iterator[str]:
+    """Yields the last 1 to `_MAX_WORDS` words before a name in its sentence, with a content word; names are ``*``."""
+    bounds = text.indexed.words_in(span)
+    start = bounds[0] if bounds else 0
+    before: list[str] = []
+    while len(before) < _MAX_WORDS and start > 0 and not text.words[start].initial:
+        start -= 1
+        before.insert(0, "*" if text.covered[start] else text.words[start].form)
+        if any(word.isalpha() and word not in FUNCTION_WORDS for word in before):
+            yield " ".join(before)

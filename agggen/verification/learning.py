@@ -9,13 +9,11 @@ from agggen.records import Record
 from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
 from agggen.verification.contexts import learn_contexts
-from agggen.verification.cues import learn_cues
+from agggen.verification.cues import learn_cues, learn_roles
 from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, is_restricted
 from agggen.verification.record_words import forms, is_related, uncovered_ngrams
-from agggen.verification.roles import learn_roles
-from agggen.verification.templates import learn_articles, learn_templates
+from agggen.verification.templates import learn_articles, learn_booleans, learn_templates, learn_variants
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS, MatchedText
-from agggen.verification.variants import learn_booleans, learn_variants
 
 _MIN_STATEMENTS = 3  # minimum number of distinct (subject, value) pairs in texts with a wording of a predicate
 _MIN_LOWER_SHARE = 0.05  # minimum share of an ordinary word's occurrences inside sentences that are in lower case
@@ -94,9 +92,7 @@ def _value_pairs(texts: Sequence[MatchedText], frequent_values: Iterable[str]) -
 def _unrelated_pairs(
     texts: Sequence[MatchedText], frequent_values: Mapping[str, Sequence[str]], implies: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yields (predicate, pair) for the lexicon's ``unrelated_pairs``: a frequent value of one word and the next word,
-    if the pair or the next word implies another predicate.
-    """
+    """Yields (predicate, pair of a value and the next word) if the pair or the next word implies another predicate."""
     with_value, with_pair = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     with_value_and_pair = Counter[tuple[str, tuple[str, str]]]()
     for text in texts:
@@ -104,9 +100,7 @@ def _unrelated_pairs(
         with_value.update(values)
         pairs = {(a.form, b.form) for a, b in pairwise(text.words) if a.form in frequent_values and not b.initial}
         with_pair.update(pairs)
-        with_value_and_pair.update(
-            (predicate, pair) for predicate, value in values for pair in pairs if pair[0] == value
-        )
+        with_value_and_pair.update((name, pair) for name, value in values for pair in pairs if pair[0] == value)
     for pair, count in sorted(with_pair.items()):
         value, following = pair
         implied = implies.get(f"{value} {following}") or implies.get(following)
@@ -145,9 +139,7 @@ def _word_kinds(texts: Sequence[MatchedText]) -> tuple[frozenset[str], frozenset
 
 
 def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple[str, ...]]:
-    """The lexicon's ``wordings``: by predicate, restricted words that occur with several of its subjects and values but
-    are neither part of its values nor licensed by the records.
-    """
+    """By predicate: restricted words that occur with several of its subjects and values, but in none of its values."""
     checker = Checker(lexicon)
     statements: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
     counts, text_counts, with_predicate = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
@@ -173,18 +165,15 @@ def _wordings(texts: Sequence[MatchedText], lexicon: Lexicon) -> dict[str, tuple
 
 
 def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: Collection[str]) -> dict[str, str]:
-    """The lexicon's ``implies`` for ordinary words (in `lower`, not in `value_words`), and for pairs of words in
-    `lower` neither of which implies a predicate.
-    """
+    """The predicates that ordinary words imply, and pairs of such words neither of which implies a predicate."""
     word_counts, predicate_counts = Counter[str](), Counter[str]()
     cooccurrences: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         predicates = {triple.predicate for triple in text.record.triples}
         predicate_counts.update(predicates)
         for form, ngram in dict(uncovered_ngrams(text.words, text.covered)).items():
-            if all(word.form in lower and word.form not in FUNCTION_WORDS for word in ngram) and (
-                len(ngram) == 2 or (len(form) > 2 and form not in value_words)
-            ):
+            is_ordinary = all(word.form in lower and word.form not in FUNCTION_WORDS for word in ngram)
+            if is_ordinary and (len(ngram) == 2 or (len(form) > 2 and form not in value_words)):
                 word_counts[form] += 1
                 cooccurrences[form].update(predicates)
     implied: dict[str, str] = {}
@@ -199,8 +188,8 @@ def _implies(texts: Sequence[MatchedText], lower: Collection[str], value_words: 
 def _implying_values(
     texts: Sequence[MatchedText], frequent_values: Mapping[str, Sequence[str]], value_words: Collection[str]
 ) -> dict[str, str]:
-    """By value that implies its predicate: the predicate; without `value_words`. Such a value is rare in texts with
-    another value of the predicate, but frequent in texts without the predicate: "restaurant" in E2E.
+    """By value that is rare in texts with another value of its predicate, but frequent in texts without the predicate
+    ("restaurant" in E2E): the predicate.
     """
     predicate_of = {
         value: names[0] for value, names in frequent_values.items() if len(names) == 1 and value not in value_words
@@ -232,9 +221,5 @@ def _opinions(texts: Sequence[MatchedText]) -> list[str]:
         with_predicate.update(predicates)
         opinions = OPINIONS.intersection(word.form for word in text.uncovered)
         with_opinion.update((word, predicate) for word in opinions for predicate in predicates)
-    expressive = {
-        word
-        for (word, predicate), count in with_opinion.items()
-        if count > _MAX_OPINION_SHARE * with_predicate[predicate]
-    }
-    return sorted(OPINIONS - expressive) if texts else []
+    frequent = {pair for pair, count in with_opinion.items() if count > _MAX_OPINION_SHARE * with_predicate[pair[1]]}
+    return sorted(OPINIONS - {word for word, _ in frequent}) if texts else []

@@ -1,15 +1,14 @@
 """The lexicon of the strict check: wordings of values, words and contexts of predicates, and ordinary words.
 
 It is learned from the training split (``agggen.verification.learning``) and saved as JSON in the bundle. Users can add
-wordings of values (`read_wordings`) and templates, from a file (`read_templates`) or another corpus
-(``agggen.verification.templates.learn_phrases``).
+wordings (`read_wordings`) and templates, from a file (`read_templates`) or another corpus (``learn_phrases``).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,10 +26,9 @@ from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
 _PLACE_OR_TIME = re.compile(r"(?![a-z])(?!\d)|[\d-]+$|.*\b\d{4}$")  # matches a name, a year or a date
 _WordingsByValue = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
-NEARLY_ALL = 0.985
-"""Minimum share of the occurrences of a word in training texts for which a rule that is learned for it holds."""
-MAX_COVER = 10
-"""Maximum number of predicates of a word, or of roles of names after it, that together cover `NEARLY_ALL`."""
+_Words = Mapping[str, tuple[str, ...]]
+NEARLY_ALL = 0.985  # minimum share of a word's occurrences in training texts for which a rule learned for it holds
+MAX_COVER = 10  # maximum number of predicates of a word, or of roles of names after it, that cover `NEARLY_ALL`
 
 
 @dataclass(frozen=True)
@@ -39,55 +37,42 @@ class Lexicon:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Wordings by value: ``{"United_States": ("American", ...)}``."""
-    booleans: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    variants: _Words = field(default_factory=dict)  # wordings by value: ``{"United_States": ("American", ...)}``
+    booleans: Mapping[str, _Words] = field(default_factory=dict)
     """By predicate and truth value: phrases that express it, ``{"familyFriendly": {"yes": ("kid friendly", ...)}}``."""
-    wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wordings: _Words = field(default_factory=dict)
     """By predicate: names, numbers and value words (normal forms) that express it, independent of its value."""
     templates: Mapping[str, str] = field(default_factory=dict)
     """By predicate: the most frequent sentence for one triple, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By predicate: counts of the words around its values, ``{"L1 period": 40}``, and their sum, with key ``""``."""
-    value_words: frozenset[str] = frozenset()
-    """Normal forms that occur almost only in values."""
-    lower: frozenset[str] = frozenset()
-    """Normal forms of ordinary words, which often begin with a small letter inside sentences."""
-    phrases: Mapping[str, str] = field(default_factory=dict)
-    """By `phrase_key`: templates of another corpus, for predicates unknown from training."""
-    articles: Mapping[str, float] = field(default_factory=dict)
-    """By name: the share of its mentions after "the": ``{"United States": 0.96, "Belgium": 0.0}``."""
-    value_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By value of one lower-case word: its pairs with an adjacent word that occur almost only in texts of records with
-    the value: ``{"high": ("high customer", "high priced")}``."""
-    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By number or lower-case value: its predicates, if it has several: ``{"high": ("price", "rating")}``."""
-    unrelated_pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By predicate: pairs of a value (one lower-case word) and the next word that express another predicate:
-    ``{"customerRating": ("low price", ...)}``."""
+    value_words: frozenset[str] = frozenset()  # normal forms that occur almost only in values
+    lower: frozenset[str] = frozenset()  # normal forms of words that often begin with a small letter inside sentences
+    phrases: Mapping[str, str] = field(default_factory=dict)  # by `phrase_key`: templates of another corpus
+    articles: Mapping[str, float] = field(default_factory=dict)  # by name: the share of its mentions after "the"
+    value_pairs: _Words = field(default_factory=dict)
+    """By value of one lower-case word: its pairs with an adjacent word that are almost only in texts with the value."""
+    shared: _Words = field(default_factory=dict)  # by number or lower-case value with several predicates: these
+    unrelated_pairs: _Words = field(default_factory=dict)
+    """By predicate: pairs of a value and the next word that express another one: ``{"rating": ("low price", ...)}``."""
     implies: Mapping[str, str] = field(default_factory=dict)
-    """By word or word pair (normal forms) of a text: the predicate that the record must have: ``{"star":
-    "customerRating", "main ingredients": "mainIngredients"}``; or the word itself, if a triple must contain it:
-    ``{"restaurant": "restaurant", "popular": "popular"}``."""
-    cues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By predicate: nearly every sentence with a value of it has one of these words: ``{"birthPlace": ("born",)}``."""
-    predicates_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By word or word pair of a text: the predicate that the record must have, ``{"star": "customerRating"}``, or the
+    word itself, if a triple must contain it, ``{"popular": "popular"}``."""
+    cues: _Words = field(default_factory=dict)  # by predicate: nearly every sentence with a value has one of these
+
+    predicates_of: _Words = field(default_factory=dict)
     """By word: nearly every sentence with the word has a value of one of these: ``{"born": ("birthPlace",)}``."""
-    roles_after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    roles_after: _Words = field(default_factory=dict)
     """By 1 to 3 words: the roles of nearly all names after them: ``{"leader of": ("subject of leaderName",)}``."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
-        data: dict[str, Any] = TypeAdapter(Lexicon).dump_python(self, mode="json")
-        return data | {"value_words": sorted(self.value_words), "lower": sorted(self.lower)}
+        data = TypeAdapter(Lexicon).dump_python(self, mode="json")
+        return {**data, "value_words": sorted(self.value_words), "lower": sorted(self.lower)}
 
     @classmethod
     def of(cls, data: object, source: str = "a lexicon") -> Lexicon:
-        """The lexicon in the form of :meth:`as_dict`, read from `source`; missing parts are empty.
-
-        Raises:
-            BundleError: `data` has an unknown part or a wrong type.
-        """
+        """The inverse of :meth:`as_dict`; missing parts are empty. Raises BundleError, which names `source`."""
         try:
             return TypeAdapter(Lexicon).validate_python(data)
         except ValidationError as error:
@@ -96,15 +81,12 @@ class Lexicon:
 
     @classmethod
     def read(cls, path: Path) -> Lexicon:
-        """Reads a lexicon from a JSON file; raises `BundleError` if it cannot be read or is not a lexicon."""
-        try:
-            return cls.of(read_json(path), str(path))
-        except OSError as error:
-            raise BundleError(f"cannot read the lexicon {path}: {error}") from error
+        """Reads a lexicon from a JSON file of a bundle; raises `BundleError` if it is not a lexicon."""
+        return cls.of(read_json(path), str(path))
 
     def template(self, predicate: str, value: str = "") -> str | None:
-        """The template of a predicate, from `templates`, `common_phrases` or `phrases`; None if there is none. Common
-        phrases that end with "in" are only used for places and times, not for values such as "online".
+        """The first template of a predicate in `templates`, `common_phrases` (those that end with "in" only for places
+        and times) and `phrases`; None if there is none.
         """
         key = phrase_key(predicate)
         common = common_phrases().get(key, "")
@@ -113,10 +95,8 @@ class Lexicon:
         return self.templates.get(predicate) or common or self.phrases.get(key)
 
     def merged(self, other: Lexicon) -> Lexicon:
-        """The union of both lexicons.
-
-        This lexicon's templates, phrases and articles have priority; of two counts, the larger one is used. A word that
-        is a value word in one lexicon and an ordinary word in the other becomes an ordinary word.
+        """The union of both lexicons; this one's templates, phrases and articles have priority. A word that is a value
+        word in one lexicon and an ordinary word in the other becomes an ordinary word.
         """
         pairs = ((self, other), (other, self))
         merged: dict[str, Any] = {
@@ -146,12 +126,12 @@ class Lexicon:
             for name, words in _union(self.cues, other.cues).items()
             if all(name in lexicon.cues or name not in lexicon.contexts for lexicon, _ in pairs)
         }
-        predicates_of: dict[str, set[str]] = {}
+        predicates_of: dict[str, set[str]] = defaultdict(set)
         for word in {**self.predicates_of, **other.predicates_of}:
             for lexicon, other_lexicon in pairs:
                 # an ordinary word of one lexicon may express any predicate that only this lexicon has
                 unshared = lexicon.contexts.keys() - other_lexicon.contexts.keys() if word in lexicon.lower else ()
-                predicates_of.setdefault(word, set()).update(lexicon.predicates_of.get(word, unshared))
+                predicates_of[word].update(lexicon.predicates_of.get(word, unshared))
         merged["predicates_of"] = {word: tuple(sorted(names)) for word, names in predicates_of.items()}
         merged["roles_after"] = {
             words: roles
@@ -169,11 +149,7 @@ def _union(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str
 
 
 def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
-    """Reads wordings of values from a JSON file: ``{"United_States": ["the States"]}``, values as in the records.
-
-    Raises:
-        ConfigError: the file cannot be read or is not JSON of this form, or a wording contains no word.
-    """
+    """Reads wordings of values from a JSON file: ``{"United_States": ["the States"]}``; raises ConfigError."""
     try:
         wordings = TypeAdapter(_WordingsByValue).validate_python(json.loads(path.read_bytes()))
     except OSError as error:
@@ -196,11 +172,7 @@ def _first_error(error: ValidationError) -> str:
 
 
 def read_templates(path: Path) -> dict[str, str]:
-    """Reads sentences for predicates from lines ``birthPlace<tab>{subject} was born in {object}.``
-
-    Raises:
-        ConfigError: the file cannot be read or is empty, or a line is not of this form.
-    """
+    """Reads sentences from lines ``birthPlace<tab>{subject} was born in {object}.``; raises ConfigError."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -221,9 +193,7 @@ def read_templates(path: Path) -> dict[str, str]:
 
 @cache
 def common_phrases() -> dict[str, str]:
-    """By `phrase_key`: templates for common predicates, as in schema.org and Wikidata, for use without training texts;
-    only those that are right for any subject, unlike ``country``: a dish comes from it, but a city is in it.
-    """
+    """By `phrase_key`: templates for common predicates that are right for any subject and need no training texts."""
     sentences = read_templates(Path(__file__).with_name("common_phrases.tsv"))
     return {phrase_key(predicate): sentence for predicate, sentence in sentences.items()}
 
@@ -236,7 +206,7 @@ def phrase_key(predicate: str) -> str:
 def is_restricted(word: Word, value_words: frozenset[str], lower: frozenset[str]) -> bool:
     """Whether a triple must license a word: a number, a name, or a word that occurs almost only in values."""
     if word.kind in ("number", "date", "ordinal"):
-        return not word.spelled
+        return any(char.isdigit() for char in word.raw)
     if word.kind != "word" or word.optional:
         return False
     if word.form in FUNCTION_WORDS:

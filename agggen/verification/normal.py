@@ -1,10 +1,9 @@
 """Tokenisation and normalisation of texts and values: words, numbers, dates and units with their character offsets.
 
 Normal forms have no accents and no case; hyphens and punctuation separate words. Numbers are compared by signed value
-(``1,234.50`` and ``1234.5``, ``minus five`` and ``-5``, ``5.3 million``) and split from units (``18g``). Units and
-dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and ``1999-05-30``). Sequences of words are compared as
-strings of letters that begin and end at word boundaries, so that ``A.C. Milan`` equals ``AC Milan`` and ``bi-monthly``
-equals ``bimonthly``. Articles and the possessive ``'s`` are optional in value and text.
+(``1,234.50`` and ``1234.5``, ``minus five`` and ``-5``) and split from units (``18g``), which have one form (``kelvin``
+and ``K``), as do dates. Sequences of words are compared as strings of letters that begin and end at word boundaries, so
+that ``A.C. Milan`` equals ``AC Milan``. Articles and the possessive ``'s`` are optional in value and text.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Kind = Literal["word", "number", "ordinal", "date", "unit"]
-Span = tuple[int, int]
-"""Offsets ``[start, end)`` of characters or words."""
+Span = tuple[int, int]  # offsets ``[start, end)`` of characters or words
 
 
 def word_list(text: str) -> tuple[str, ...]:
@@ -119,11 +117,6 @@ class Word(NamedTuple):
     initial: bool  # whether the word begins a sentence
     optional: Literal["", "article", "possessive"] = ""  # why comparisons may omit the word; empty if they may not
 
-    @property
-    def spelled(self) -> bool:
-        """Whether the word contains no digit."""
-        return not any(char.isdigit() for char in self.raw)
-
 
 @lru_cache(maxsize=1 << 15)
 def fold(text: str) -> str:
@@ -139,7 +132,6 @@ def _number_form(text: str) -> str:
 
 
 def _spelled_number_form(text: str) -> str:
-    """``-21`` for "minus twenty-one"."""
     sign, name = re.fullmatch(r"(?:(minus|negative)\s+)?(.+)", fold(text)).groups()  # type: ignore[union-attr]
     value = _NUMBER_WORDS[re.sub(r"\s", "-", name)]
     return str(-value if sign else value)
@@ -147,9 +139,7 @@ def _spelled_number_form(text: str) -> str:
 
 def _decimal(value: Decimal) -> str:
     """A number in decimal notation, without exponent and trailing zeros of the fraction."""
-    if not value:
-        return "0"
-    plain = f"{value:f}"
+    plain = f"{value:f}" if value else "0"
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
@@ -286,8 +276,8 @@ class LetterIndex:
 
     def __init__(self, tokens: tuple[Word, ...]) -> None:
         self.words = tokens
+        # For each set of ``OMITTED``: the letters, and word indices by start and by end offset in these letters
         self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
-        """For each set of ``OMITTED``: the letters, and word indices by start and by end offset in these letters."""
         optional = {word.optional for word in tokens}
         for omission, omitted in enumerate(OMITTED):
             if omission and optional.isdisjoint(omitted - OMITTED[omission - 1]):

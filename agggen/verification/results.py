@@ -19,10 +19,8 @@ class ValueCheck:
     """How a text expresses the object of a triple."""
 
     triple: Triple
-    kind: MatchKind | Literal["part", "missing"]
-    """The kind of wording that matched; ``part`` if only some words of the value occur, ``missing`` if none."""
-    span: Span | None = None
-    """The characters ``[start, end)`` of a mention of the value; None if the value is not whole."""
+    kind: MatchKind | Literal["part", "missing"]  # the matching wording; ``part`` if only some words of the value occur
+    span: Span | None = None  # the characters ``[start, end)`` of a mention of the value; None if it is not whole
 
     @property
     def whole(self) -> bool:
@@ -37,22 +35,15 @@ class ValueCheck:
 class TextCheck:
     """The result of checking one text against its record."""
 
-    values: tuple[ValueCheck, ...]
-    """One per triple, in the record's order."""
-    unnamed: tuple[str, ...] = ()
-    """Subjects that no sentence names, in full or in parts (`find_name_parts`)."""
-    invented: tuple[str, ...] = ()
-    """Hallucinated numbers, names and value words, which are in no triple of the record."""
-    unsupported: tuple[str, ...] = ()
-    """Words that imply a predicate or word that no triple has: "five star" in a record without a rating."""
-    elsewhere: tuple[str, ...] = ()
-    """Numbers, names and value words that belong only to triples that the text need not express."""
-    repeated: tuple[str, ...] = ()
-    """Words that directly follow themselves ("the the"), and values that a fact mentions too often."""
-    swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates with swapped values; "predicate of subject" if both predicates are equal."""
-    misplaced: tuple[Triple, ...] = ()
-    """Triples whose values occur only in contexts that training texts do not have for their predicate."""
+    values: tuple[ValueCheck, ...]  # one per triple, in the record's order
+    unnamed: tuple[str, ...] = ()  # subjects that no sentence names, in full or in parts (`find_name_parts`)
+    invented: tuple[str, ...] = ()  # hallucinated numbers, names and value words, which are in no triple of the record
+    unsupported: tuple[str, ...] = ()  # words that imply a predicate or word that no triple has: "five star", "popular"
+    elsewhere: tuple[str, ...] = ()  # numbers, names and value words of only those triples that need not be expressed
+    repeated: tuple[str, ...] = ()  # words that directly follow themselves, and values that a fact mentions too often
+    swapped: tuple[tuple[str, str], ...] = ()  # predicates with swapped values; if equal, "predicate of subject"
+
+    misplaced: tuple[Triple, ...] = ()  # triples whose values only occur in contexts unknown from training
 
     @property
     def whole(self) -> bool:
@@ -71,7 +62,7 @@ class TextCheck:
             *(
                 f"{value.triple.object!r} ({value.triple.predicate}) is {_FAULTS[value.kind]}"
                 for value in self.values
-                if value.kind in _FAULTS
+                if not value.whole
             ),
             *(f"the subject {subject!r} is not named" for subject in self.unnamed),
             *(f"{words!r} is in no triple" for words in self.invented),

@@ -16,8 +16,7 @@ from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word,
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
-Matches = Mapping[Span, MatchKind]
-"""By span of a text that mentions a value: the kind of wording."""
+Matches = Mapping[Span, MatchKind]  # by span of a text that mentions a value: the kind of wording
 
 FUNCTION_WORDS = word_set(  # values that consist of these words are compared case-sensitively
     "a along also an and are as at be been but by can did do for from had has have he her his i if in is it its may "
@@ -80,8 +79,7 @@ class TextIndex:
 
     def __init__(self, text: str, initial: bool = True) -> None:
         self.text = text
-        self.dates_joined = LetterIndex(words(text, initial))
-        """The words of the text, each date as one word."""
+        self.dates_joined = LetterIndex(words(text, initial))  # each date is one word
         self._starts = [word.start for word in self.dates_joined.words]
         self._ends = [word.end for word in self.dates_joined.words]
         dated = any(word.kind == "date" for word in self.dates_joined.words)
@@ -126,12 +124,11 @@ class TextIndex:
         return (first, last) if first < last else None
 
     def _same_spelling(self, match: Sequence[Word], wording: Wording, following: Sequence[Word]) -> bool:
-        """Whether words that match a wording also have its spelling. A single word must not be a unit or part of an
-        abbreviation (``U.S.``); a function word must neither begin a sentence nor govern the next word ("the symbol In
-        the periodic table"). In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are countries.
+        """Whether words that match a wording have its spelling. A single word must not be a unit or part of ``U.S.``; a
+        function word must neither begin a sentence nor govern the next word ("the symbol In the periodic table").
         """
         surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
-        if wording.kind == "rule" and surface == exact.lower() and self.text.islower():
+        if wording.kind == "rule" and surface == exact.lower() and self.text.islower():  # uk, u.s., the us
             return word.form not in FUNCTION_WORDS or self.text[: word.start].endswith("the ")
         if surface != exact or word.kind == "unit":
             return False
@@ -162,7 +159,7 @@ class TextIndex:
 
 
 def _is_pronoun(tokens: Sequence[Word], index: int) -> bool:
-    """Whether a word is the pronoun ``one``, not the number: ``one of``, ``the one``."""
+    """Whether a word is the pronoun of ``one of`` or ``the one``."""
     if tokens[index].raw.lower() != "one":
         return False
     before = tokens[index - 1].form if index else ""
@@ -293,9 +290,9 @@ class MatchedText:
         def find(name: str) -> Matches:
             return dict.fromkeys(indexed.find(*value_wordings(name)), "rule")
 
-        triples = record.triples
-        values = [find(triple.object) for triple in triples]
-        return cls(record, triples, indexed, values, {triple.subject: find(triple.subject) for triple in triples})
+        values = [find(triple.object) for triple in record.triples]
+        subjects = {triple.subject: find(triple.subject) for triple in record.triples}
+        return cls(record, record.triples, indexed, values, subjects)
 
     @property
     def words(self) -> tuple[Word, ...]:

@@ -31,8 +31,7 @@ class Corruptor:
     def __init__(self, texts: Sequence[Example], seed: int) -> None:
         self._texts, self._random = texts, random.Random(seed)
         self._values: dict[str, list[str]] = defaultdict(list)
-        self._compatible: dict[str, set[str]] = defaultdict(set)
-        """By predicate: the predicates that share a subject and value with it, and are not errors in its place."""
+        self._compatible: dict[str, set[str]] = defaultdict(set)  # predicates with the same subject and value
         predicates_of_value: dict[str, set[str]] = defaultdict(set)
         predicates_of_pair: dict[tuple[str, str], set[str]] = defaultdict(set)
         for example in texts:
@@ -53,12 +52,11 @@ class Corruptor:
                 self._by_word[word].append(predicate)
         self._triples = [triple for example in texts for triple in example.triples]
         self._names = sorted({name for subject, _, value in self._triples for name in (subject, value)})
-        self._name_words = [
-            word for name in self._names for word in value_words(name) if word.isalpha() and len(word) > 2
-        ]
+        all_words = (word for name in self._names for word in value_words(name))
+        self._name_words = [word for word in all_words if word.isalpha() and len(word) > 2]
         self._single_triples = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
         on_triple = self._on_expressed_triple
-        self._errors: list[tuple[Callable[[Example], None], int]] = [
+        errors: list[tuple[Callable[[Example], None], int]] = [
             (on_triple(self._replace_value), 3),
             (on_triple(self._truncate_value), 2),
             (self._exchange_values, 3),
@@ -73,22 +71,19 @@ class Corruptor:
             (on_triple(self._reverse_triple), 2),
             (self._drop_triple, 2),
         ]
-        """Functions that add an error to an example, and their weights."""
+        self._errors, self._weights = zip(*errors, strict=True)
 
     def draw(self) -> Example:
         """An example without error (probability 30 %), with one (45.5 %) or with two errors (24.5 %)."""
         random_number = self._random.random
         example = self._correct_example()
         n_errors = 0 if random_number() < 0.3 else 1 if random_number() < 0.65 else 2
-        functions, weights = zip(*self._errors, strict=True)
-        for add_error in self._random.choices(functions, weights, k=n_errors):
+        for add_error in self._random.choices(self._errors, self._weights, k=n_errors):
             add_error(example)
         order = self._random.sample(range(len(example.triples)), len(example.triples))
         example.triples = [example.triples[index] for index in order]
         example.labels = [example.labels[index] for index in order]
         return example
-
-    # --- correct texts ------------------------------------------------------------------------------------------------
 
     def _correct_example(self) -> Example:
         random_number = self._random.random
@@ -108,9 +103,8 @@ class Corruptor:
 
     def _join_single_triples(self) -> Example:
         """Joins texts of single triples, mostly with the same subject, whose mentions may become pronouns."""
-        chosen = self._random.sample(
-            self._single_triples, min(len(self._single_triples), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
-        )
+        count = min(len(self._single_triples), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
+        chosen = self._random.sample(self._single_triples, count)
         shared_subject = chosen[0].triples[0][0] if self._random.random() < 0.7 else None
         triples: list[TripleText] = []
         text: list[str] = []
@@ -163,8 +157,6 @@ class Corruptor:
                 for subject, predicate, value in example.triples
             ]
 
-    # --- errors in the text -------------------------------------------------------------------------------------------
-
     def _replace_value(self, example: Example, index: int) -> None:
         _, predicate, value = example.triples[index]
         words, starts = locate(value, example.words)
@@ -187,29 +179,24 @@ class Corruptor:
         example.mark_lost(before, PART)
 
     def _exchange_values(self, example: Example) -> None:
+        """Exchanges the values of the first two triples, in random order, for which this is possible."""
         expressed = example.expressed
         self._random.shuffle(expressed)
         for first, second in product(expressed, expressed):
-            if first < second and self._exchange_pair(example, first, second):
+            subject, predicate, value = example.triples[first]
+            other_subject, other_predicate, other_value = example.triples[second]
+            is_alternative = (subject, predicate) == (other_subject, other_predicate)
+            if first >= second or is_alternative or value in (other_value, other_subject) or other_value == subject:
+                continue
+            mentions = locate(value, example.words), locate(other_value, example.words)
+            if any(len(starts) != 1 for _, starts in mentions) or set(mentions[0][0]) & set(mentions[1][0]):
+                continue
+            (words, (start,)), (later_words, (later_start,)) = sorted(mentions, key=lambda mention: mention[1])
+            if start + len(words) <= later_start:
+                example.splice([later_start], len(later_words), words, invented=False)
+                example.splice([start], len(words), later_words, invented=False)
+                example.labels[first] = example.labels[second] = WRONG
                 return
-
-    def _exchange_pair(self, example: Example, first: int, second: int) -> bool:
-        """Exchanges the values of two triples in the text; returns whether this was possible."""
-        subject, predicate, value = example.triples[first]
-        other_subject, other_predicate, other_value = example.triples[second]
-        is_alternative = (subject, predicate) == (other_subject, other_predicate)
-        if is_alternative or value in (other_value, other_subject) or other_value == subject:
-            return False
-        mentions = locate(value, example.words), locate(other_value, example.words)
-        if any(len(starts) != 1 for _, starts in mentions) or set(mentions[0][0]) & set(mentions[1][0]):
-            return False
-        (words, (start,)), (later_words, (later_start,)) = sorted(mentions, key=lambda mention: mention[1])
-        if start + len(words) > later_start:
-            return False
-        example.splice([later_start], len(later_words), words, invented=False)
-        example.splice([start], len(words), later_words, invented=False)
-        example.labels[first] = example.labels[second] = WRONG
-        return True
 
     def _replace_subject(self, example: Example) -> None:
         subject = self._random.choice(example.triples)[0]
@@ -224,7 +211,7 @@ class Corruptor:
                 example.labels[index] = WRONG
 
     def _delete_sentence(self, example: Example) -> None:
-        """Deletes a sentence; of a single sentence, the part after a random comma, conjunction or relative pronoun."""
+        """Deletes a sentence; of a single sentence, the part after a comma, conjunction or relative pronoun."""
         parts = sentences(example.words)
         if len(parts) > 1:
             start, end = self._random.choice(parts)
@@ -250,11 +237,8 @@ class Corruptor:
         verb = self._random.choice(verbs)
         end = next(end for start, end in sentences(example.words) if start <= verb < end)
         clause = example.words[verb:end]
-        negated = sorted(
-            (starts[0], index)
-            for index in example.expressed
-            if (starts := locate(example.triples[index][2], clause)[1])
-        )
+        mentions = ((locate(example.triples[index][2], clause)[1], index) for index in example.expressed)
+        negated = sorted((starts[0], index) for starts, index in mentions if starts)
         for number, (_, index) in enumerate(negated):
             example.labels[index] = UNKNOWN if number else WRONG
         if negated:
@@ -287,8 +271,6 @@ class Corruptor:
             else:
                 other_word = self._random.choice(words)
                 words[i] = "the" if other_word in values else other_word
-
-    # --- errors in the record -----------------------------------------------------------------------------------------
 
     def _add_triple(self, example: Example) -> None:
         subject, predicate, value = self._random.choice(self._triples)
@@ -336,16 +318,12 @@ class Corruptor:
             del example.labels[index]
             example.mark_invented(words, starts)
 
-    # --- helpers ------------------------------------------------------------------------------------------------------
-
     def _on_expressed_triple(self, add_error: Callable[[Example, int], None]) -> Callable[[Example], None]:
-        """A function that applies `add_error` to a random triple that the text expresses, if any."""
-
-        def apply(example: Example) -> None:
+        def apply_to_random_triple(example: Example) -> None:
             if expressed := example.expressed:
                 add_error(example, self._random.choice(expressed))
 
-        return apply
+        return apply_to_random_triple
 
     def _value_kind(self, predicate: str) -> str:
         """The kind of a predicate's first value: ``#`` (number), ``@`` (date), ``long`` or ``name``."""
@@ -356,9 +334,7 @@ class Corruptor:
         return tuple(self._random.choice(self._name_words) for _ in range(self._random.choice((1, 1, 2, 2, 3))))
 
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
-        """Random words to replace a value: another value of the predicate, a name, or the value with a changed word;
-        None if each of six attempts draws only words of the record.
-        """
+        """Random words to replace a value; None if each of six attempts draws only words of the record."""
         record_words = example.value_words()
         for _ in range(6):
             chance = self._random.random()

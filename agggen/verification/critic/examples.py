@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from agggen.verification.critic.network import VERDICTS
+from agggen.verification.critic.critic import VERDICTS
 from agggen.verification.critic.tokens import PUNCTUATION, TripleText, text_words, value_words
 
 SAID, PART, WRONG, MISSING = range(len(VERDICTS))
-UNKNOWN = -1
-"""Label of a triple for which the correct verdict is unknown; ignored in training."""
-
+UNKNOWN = -1  # the label of a triple for which the correct verdict is unknown; ignored in training
 Words = tuple[str, ...]
 
 

@@ -28,8 +28,7 @@ _KINDS = {"word": "", "ordinal": "", "number": "#", "date": "@", "unit": "~"}
 _SENTENCE_END, _CAMEL = re.compile(r"[.;!?]"), re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUALIFIER = re.compile(r"\s*\([^)]*\)")
 
-TripleText = tuple[str, str, str]
-"""Subject, predicate and object of a triple, as strings."""
+TripleText = tuple[str, str, str]  # subject, predicate and object of a triple
 
 
 class Role(IntEnum):

@@ -13,9 +13,8 @@ from torch import Tensor
 from agggen.errors import CorpusError, TrainingError
 from agggen.records import Record
 from agggen.verification.critic.corruption import Corruptor
-from agggen.verification.critic.critic import Critic
+from agggen.verification.critic.critic import VERDICTS, Critic, CriticNetwork, NetworkConfig
 from agggen.verification.critic.examples import UNKNOWN, Example, to_example
-from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, NetworkConfig
 from agggen.verification.critic.tokens import Inputs, approximate_length, collate, predicate_words
 
 _BATCHES_PER_DRAW = 8  # number of batches whose examples are drawn together and sorted by length
@@ -55,20 +54,13 @@ def train_critic(
 ) -> Critic:
     """Trains a critic on correct or labelled examples, and calibrates and measures it on other, correct examples.
 
-    Args:
-        sources: a description of the training data, which is saved with the critic.
-        progress: called every 100 steps with the mean loss since the last call.
-
-    Raises:
-        CorpusError: there are no texts.
-        TrainingError: the loss is not finite.
+    `sources` describe the training data; `progress` is called every 100 steps with the mean loss since the last call.
+    Raises CorpusError if there are no texts, and TrainingError if the loss is not finite.
     """
     config, network = config or CriticTraining(), network or NetworkConfig()
     for examples, purpose in ((train, "training"), (dev, "calibration")):
         if not examples:
-            raise CorpusError(
-                f"there are no texts for the {purpose} of the critic; training and calibration need texts"
-            )
+            raise CorpusError(f"there are no texts for the {purpose} of the critic")
     torch.manual_seed(config.seed)
     generator = random.Random(config.seed)
     vocabulary = _vocabulary(train, config.vocabulary)
@@ -89,7 +81,10 @@ def train_critic(
             group["lr"] = config.learning_rate * min(step / config.warmup, 1, 1.02 - step / config.steps)
         inputs = _inputs(batch, ids)
         inputs.words.masked_fill_(torch.rand(inputs.words.shape) < _UNKNOWN_WORD_SHARE, 0)
-        loss = _loss(model(inputs), inputs, batch)
+        (verdict_logits, invented_logits), (verdicts, invented) = model(inputs), _targets(inputs, batch)
+        in_text = invented != UNKNOWN
+        loss = F.cross_entropy(verdict_logits.flatten(0, 1), verdicts.flatten(), ignore_index=UNKNOWN)
+        loss += 2 * F.binary_cross_entropy_with_logits(invented_logits[in_text], invented[in_text].float())
         if not torch.isfinite(loss):
             raise TrainingError(f"the critic's loss is {loss.item()} at step {step}; try a lower learning rate")
         optimizer.zero_grad()
@@ -129,57 +124,37 @@ def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
     return verdicts, invented
 
 
-def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
-    """Cross-entropy of the verdicts plus twice that of invented words."""
-    verdicts, invented = _targets(inputs, batch)
-    loss = F.cross_entropy(logits.verdicts.flatten(0, 1), verdicts.flatten(), ignore_index=UNKNOWN)
-    in_text = invented != UNKNOWN
-    return loss + 2 * F.binary_cross_entropy_with_logits(logits.invented[in_text], invented[in_text].float())
-
-
 @torch.no_grad()
 def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
     """Sets the temperature that fits the first half of the labels best, and the critic's metrics on the second half."""
     critic.network.eval()
-    outputs_of: tuple[list[Tensor], ...] = ([], [])
-    targets_of: tuple[list[Tensor], ...] = ([], [])
+    labelled: tuple[list[Tensor], ...] = ([], [], [], [])  # logits and labels of verdicts, of invented words
     for start in range(0, len(examples), size):
         batch = examples[start : start + size]
         inputs = _inputs(batch, critic.ids)
         for index, (outputs, targets) in enumerate(zip(critic.network(inputs), _targets(inputs, batch), strict=True)):
-            labelled = targets != UNKNOWN
-            outputs_of[index].append(outputs[labelled])
-            targets_of[index].append(targets[labelled])
-    verdicts, invented = map(torch.cat, outputs_of)
-    labels, invented_labels = map(torch.cat, targets_of)
+            is_labelled = targets != UNKNOWN
+            labelled[2 * index].append(outputs[is_labelled])
+            labelled[2 * index + 1].append(targets[is_labelled])
+    verdicts, labels, invented, invented_labels = map(torch.cat, labelled)
     half = len(labels) // 2
     temperatures = torch.linspace(0.5, 3.0, 51)
     losses = [F.cross_entropy(verdicts[:half] / temperature, labels[:half]) for temperature in temperatures]
     critic.temperature = float(temperatures[int(torch.stack(losses).argmin())])
     probabilities = (verdicts[half:] / critic.temperature).softmax(-1)
     predictions, true_labels = probabilities.argmax(-1), labels[half:]
-    bins = reliability(probabilities[:, 0], true_labels == 0)
+    said, n_labels = probabilities[:, 0], len(true_labels)
+    excess, bins = said - (true_labels == 0).float(), (said * 10).long().clamp(max=9)
     n_correct = ((invented > 0) & (invented_labels == 1)).sum().item()
     critic.metrics = {
-        "triples": len(true_labels),
+        "triples": n_labels,
         "accuracy": (predictions == true_labels).float().mean().item(),
         **{
             f"recall_{name}": (predictions[true_labels == index] == index).float().mean().item()
             for index, name in enumerate(VERDICTS)
             if (true_labels == index).any()
         },
-        "calibration_error": sum(count * abs(mean - share) for mean, share, count in bins) / len(true_labels),
+        "calibration_error": sum(abs(excess[bins == number].sum().item()) for number in range(10)) / n_labels,
         "invented_precision": n_correct / max(1, int((invented > 0).sum())),
         "invented_recall": n_correct / max(1, int((invented_labels == 1).sum())),
     }
-    critic.reliability = bins
-
-
-def reliability(probabilities: Tensor, outcomes: Tensor) -> list[tuple[float, float, int]]:
-    """The reliability diagram: (mean probability, share of outcomes, count) of the non-empty ones of ten bins."""
-    bin_of = (probabilities * 10).long().clamp(max=9)
-    return [
-        (probabilities[members].mean().item(), outcomes[members].float().mean().item(), int(members.sum()))
-        for number in range(10)
-        if (members := bin_of == number).any()
-    ]

@@ -15,8 +15,7 @@ from agggen.corpora.e2e import parse_meaning
 from agggen.errors import RecordError
 from agggen.evaluation.systems import slot_statistics
 from agggen.records import Record, Triple
-from agggen.verification.e2e import SLOTS, Reading, slot_errors, slot_of
-from agggen.verification.e2e.matching import canonical
+from agggen.verification.e2e import SLOTS, Reading, canonical, slot_errors, slot_of
 from tests.unit.score_files import published_rows
 
 READINGS: tuple[Reading, ...] = ("published", "plain")

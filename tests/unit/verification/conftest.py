@@ -1,7 +1,7 @@
 """Checkers with lexicons of corpora, learned once per session."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,14 @@ Learned = tuple[Checker, list[Record], Callable[[str], list[Record]]]
 """A checker with the lexicon of a corpus, its training records, and a function that loads a split by name."""
 
 
-def _learned(corpus: str) -> Learned:
-    @cache
-    def split(name: str) -> list[Record]:
-        return split_rejects(load(corpus, name))[0]
+@cache
+def records_of(corpus: str, split: str) -> list[Record]:
+    return split_rejects(load(corpus, split))[0]
 
-    return Checker(learn(split("train"))), split("train"), split
+
+def _learned(corpus: str) -> Learned:
+    train = records_of(corpus, "train")
+    return Checker(learn(train)), train, partial(records_of, corpus)
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,9 @@ from itertools import product
 import pytest
 
 from agggen.records import Record
-from agggen.verification.cues import triples_without_cue
+from agggen.verification.cues import triples_without_cue, wrong_roles
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
-from agggen.verification.roles import wrong_roles
 from agggen.verification.values import MatchedText
 from tests.unit.generation.test_judge import judge_of
 from tests.unit.verification.texts import example, record
@@ -86,11 +85,8 @@ OZ = record("language = Ozish", "currency = Ozo", subject="Oz")
 )
 def test_values_in_sentences_without_a_cue_are_unexpressed(text: str, missing: list[str]) -> None:
     assert [triple.predicate for triple in triples_without_cue(MatchedText.by_rule(OZ, text), LEXICON.cues)] == missing
-
-
-def test_a_full_stop_inside_a_name_ends_no_sentence() -> None:
-    text = MatchedText.by_rule(record("A.F.C. Oz | language = Ozish"), "The language of A.F.C. Oz is Ozish.")
-    assert triples_without_cue(text, LEXICON.cues) == ()
+    with_full_stops = MatchedText.by_rule(record("A.F.C. Oz | language = Ozish"), "The language of A.F.C. Oz is Ozish.")
+    assert triples_without_cue(with_full_stops, LEXICON.cues) == ()
 
 
 ULM = record("Ulm | mayor = Ann", "Ulm Castle | owner = Bob", "Ulm | code = UL", "Bob Hall | mayor = Eve")

@@ -12,11 +12,10 @@ import pytest
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
 from agggen.verification.check import Checker
-from agggen.verification.cues import foreign_words, triples_without_cue
+from agggen.verification.cues import foreign_words, triples_without_cue, wrong_roles
 from agggen.verification.e2e import slot_errors, slot_of
 from agggen.verification.normal import Word, letters, words
 from agggen.verification.record_words import value_type
-from agggen.verification.roles import wrong_roles
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS, MatchedText
 from tests.unit.verification.conftest import Learned
 from tests.unit.verification.texts import texts_of

@@ -45,6 +45,7 @@ def test_a_wording_without_a_stem_of_its_value_needs_more_texts(wording: str, mi
 
 
 def test_wordings_of_one_subject_beside_the_value_or_with_half_of_it_are_not_learned() -> None:
+    assert learn([record("country = Norway")]) == Lexicon() == learn([]), "without references"
     one_subject = [example("Oslo", "country", "Netherlands", f"Oslo is a Netherish city{'!' * n}.") for n in range(6)]
     assert learn(one_subject).variants == {}
     records = corpus({"Netherlands": ("Netherish", 6)})
@@ -69,16 +70,11 @@ def test_neither_another_value_nor_a_wording_of_another_predicate_is_learned() -
     assert "riverside" not in learn([*stars, *inns("Hut", "rating", "1", "has a star.")]).variants
 
 
-def test_values_with_learned_wordings_are_in_alphabetical_order() -> None:
-    """Regression: the order, and so the lexicon's file, depended on the process's hash seed."""
-    records = corpus({"Peru": ("Incan", 8), "Norway": ("polar", 8), "Netherlands": ("Dutch", 8)})
-    assert list(learn(records).variants) == ["Netherlands", "Norway", "Peru"]
-
-
 def test_learned_and_a_users_wordings_match_as_lexicon() -> None:
-    learned = learn(corpus({"Netherlands": ("Dutch", 8), "Norway": ("polar", 2)}))
+    learned = learn(corpus({"Peru": ("Incan", 8), "Netherlands": ("Dutch", 8), "Norway": ("polar", 2)}))
+    assert list(learned.variants) == ["Netherlands", "Peru"], "Regression: the order depended on the hash seed"
     lexicon = learned.merged(Lexicon(variants={"Netherlands": ("the low lands",), "Norway": ("Norge",)}))
-    assert lexicon.variants == {"Netherlands": ("Dutch", "the low lands"), "Norway": ("Norge",)}
+    assert lexicon.variants == {"Netherlands": ("Dutch", "the low lands"), "Peru": ("Incan",), "Norway": ("Norge",)}
     checker = Checker(lexicon)
     for value, text, kind in (
         ("Netherlands", "It is a Dutch city.", "lexicon"),
@@ -91,25 +87,16 @@ def test_learned_and_a_users_wordings_match_as_lexicon() -> None:
     assert checker.check(record("country = Norway"), "Zyx is in Norge.").faults == ()
 
 
-def test_records_without_references_give_an_empty_lexicon() -> None:
-    assert learn([record("country = Norway")]) == Lexicon()
-    assert learn([]) == Lexicon()
-
-
 # --- truth values ----------------------------------------------------------------------------------------------------
 
 
 def pubs() -> list[Record]:
-    texts_of = {
-        "yes": ("{0} is a family friendly pub.", "{0}, family friendly, is by the river."),
-        "no": ("{0} is not family friendly.", "{0} is a pub that isn't family friendly."),
-    }
-    return [
-        example(f"The {city}", "familyFriendly", value, text.format(f"The {city}"))
-        for city in CITIES
-        for value, texts in texts_of.items()
-        for text in texts
-    ]
+    texts = (
+        *(("yes", "{} is a family friendly pub."), ("yes", "{}, family friendly, is by the river.")),
+        *(("no", "{} is not family friendly."), ("no", "{} is a pub that isn't family friendly.")),
+    )
+    names = [f"The {city}" for city in CITIES]
+    return [example(name, "familyFriendly", value, text.format(name)) for name in names for value, text in texts]
 
 
 def test_truth_values_have_phrases_with_their_negation() -> None:
@@ -212,7 +199,6 @@ def test_lexicons_are_merged(elements: Learned) -> None:
         (Lexicon.read, '{"contexts": {"code": {"L1 code": "many"}}}', "a valid lexicon: contexts.code.L1 code: "),
         (Lexicon.read, "{\n'a'", "not valid JSON: .* line 2"),
         (Lexicon.read, b"\xff\xfe{}", "not valid JSON: .* decode byte 0xff"),
-        (Lexicon.read, None, "cannot read the lexicon"),
         (read_wordings, '{"Norway": ["Norge", "the fjords"]}', {"Norway": ("Norge", "the fjords")}),
         (read_wordings, '\ufeff{"Norway": ["Norge"]}', {"Norway": ("Norge",)}),
         (read_wordings, "{}", "at least 1 item"),

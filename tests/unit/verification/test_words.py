@@ -8,23 +8,16 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from agggen.verification.normal import MONTHS, LetterIndex, letters, words
+from agggen.verification.normal import MONTHS, letters, words
 from agggen.verification.values import TextIndex
 
-TEXTS = st.text(
-    st.sampled_from(
-        "abcdefghikmnorstuvyABCEGIJKMNOSTUÄéøßŁ\u0301\u0308 0123456789"
-        " .,-\u2013\u2212/()'\u2019\"&%+:;!?£\u00b2\u2082\n"
-    )
+PIECES = (
+    *"abcdeimnorstyACIKNOSUÄéøßŁ\u0301\u0308 0123456789   .,-\u2013\u2212/()'\u2019\"&%+:;!?£\u00b2\u2082\n",
+    *(" the", " The", " a ", "An ", " five", " minus ", " -7", "1,234.50", "1st", " third ", " million", " per cent"),
+    *(" km", " kelvin", " square ", "metres", " degrees ", " K ", "30 May 1999", "1999-05-30", " May ", "30.5.1999"),
+    *("'s ", "1e50", " Ann", "Jöns", "U.S.", " A.C. Milan", "water-forming", "H\u2082O", "5 km\u00b2", "twenty five"),
 )
-PIECES = st.sampled_from(
-    (
-        *("the", "The", "a", "An", "5", "five", "minus", "-7", "1,234.50", "12", "1st", "third", "million", "per"),
-        *("cent", "%", "km", "kelvin", "square", "metres", "degrees", "K", "30 May 1999", "1999-05-30", "May"),
-        *("30.5.1999", "'s", "1e50", "Ann", "Jöns", "U.S.", "A.C. Milan", "water-forming", "H\u2082O", "5 km\u00b2"),
-        *("twenty five", ",", "."),
-    )
-)
+TEXTS = st.lists(st.sampled_from(PIECES)).map("".join)
 SUBSCRIPTS = {0x2080 + digit: str(digit) for digit in range(10)}
 LATIN = st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyzàáâãäåçèéêëìíñòóôõöøúüýžščǿłđ"), min_size=3, max_size=9)
 DATES = st.dates(date(1000, 1, 1), date(2999, 12, 31))
@@ -42,7 +35,7 @@ def without_accents(text: str) -> str:
 # --- offsets -------------------------------------------------------------------------------------------------------
 
 
-@given(TEXTS | st.text() | st.lists(PIECES).map(" ".join), st.booleans(), st.booleans())
+@given(TEXTS | st.text(), st.booleans(), st.booleans())
 def test_words_have_increasing_offsets(text: str, initial: bool, dates: bool) -> None:
     position = 0
     for word in words(text, initial, dates):
@@ -53,16 +46,6 @@ def test_words_have_increasing_offsets(text: str, initial: bool, dates: bool) ->
         position = word.end
 
 
-@given(st.lists(LATIN, min_size=1, max_size=6), st.lists(LATIN, max_size=3), st.lists(LATIN, max_size=3))
-def test_a_value_is_found_at_its_mentions_only(value, before, behind) -> None:
-    text = " ".join([*before, *value, *behind])
-    index = LetterIndex(words(text))
-    spans = list(index.find((letters(words(" ".join(value)), 0), "", "")))
-    assert (len(before), len(before) + len(value)) in spans
-    for first, last in spans:
-        assert "".join(forms(text)[first:last]) == "".join(forms(" ".join(value)))
-
-
 @given(TEXTS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60))))
 def test_words_within_spans_are_covered(text: str, spans: list[tuple[int, int]]) -> None:
     index = TextIndex(text)
@@ -70,12 +53,6 @@ def test_words_within_spans_are_covered(text: str, spans: list[tuple[int, int]])
         any(start <= word.start and word.end <= end for start, end in spans) for word in index.dates_joined.words
     ]
     assert index.covered(spans) == expected
-
-
-@given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.lists(st.integers(0, 300), min_size=1, max_size=4))
-def test_only_the_same_numbers_in_the_same_order_are_the_same_letters(first, second) -> None:
-    expected = [letters(words(" ".join(map(str, numbers))), 0) for numbers in (first, second)]
-    assert (expected[0] == expected[1]) is (first == second)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +120,6 @@ def test_numbers_are_compared_by_value(number: Decimal) -> None:
         ("1e50 million", ["1" + 56 * "0"]),
         ("1e99999999999999999999 of them", ["1", "e", 20 * "9", "of", "them"]),
         ("-12345678901234567890123456789012345", ["-12345678901234567890123456789012345"]),
-        ("minus five", ["-5"]),
         ("twenty five", ["25"]),
         ("-0", ["0"]),
         ("1999-13-45, 45.13.1999", ["1999", "13", "45", "45", "13", "1999"]),  # no dates

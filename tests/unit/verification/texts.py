@@ -1,6 +1,6 @@
 """Short forms of records and checks."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from agggen.records import Record, Reference, Triple
 from agggen.verification.check import Checker
@@ -17,11 +17,6 @@ def value_check(value: str, text: str, checker: Checker = PLAIN, predicate: str 
 
 def whole(value: str, text: str, checker: Checker = PLAIN, predicate: str = "value") -> bool:
     return value_check(value, text, checker, predicate).whole
-
-
-def misjudged(value: str, complete: Collection[str], incomplete: Collection[str]) -> list[str]:
-    """The texts for which the check disagrees: `value` not whole in `complete`, or whole in `incomplete`."""
-    return [text for text in (*complete, *incomplete) if whole(value, text) != (text in complete)]
 
 
 def record(*triples: str, subject: str = "Zyx") -> Record:
