@@ -12,7 +12,7 @@ from agggen.encoding import Encoder
 from agggen.generation.config import InferenceConfig
 from agggen.generation.consensus import cost
 from agggen.generation.constraints import Constraint
-from agggen.generation.decoding import FAULT_COST
+from agggen.generation.decoding import FALLBACK_WORD_LOG_P, FAULT_COST
 from agggen.generation.fallbacks import fallback_sentences
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.planner import Planner, check_size, unknown_groups
@@ -137,14 +137,16 @@ class Generator:
         is_searched = request.config.ablation == "none" and request.search != "given"
         if texts and is_searched and all(fact.fallback for fact in texts[0].facts):
             size = request.config.level or self.planner.transitions.max_group_size
-            plan = ScoredPlan(tuple(chain(*unknown_groups(request.record, (), size))), texts[0].score)
-            by_subject = self._fallback_text(request.record, plan, request.search)
+            (distribution,) = self.planner.distributions([request.record], [request.config])
+            plan = distribution.scored(tuple(chain(*unknown_groups(request.record, (), size))))
+            by_subject = replace(self._fallback_text(request.record, plan, request.search), score=texts[0].score)
             texts = [by_subject, *(text for text in texts if text.text != by_subject.text)]
         return texts[: request.count]
 
     def _fallback_text(self, record: Record, plan: ScoredPlan, search: PlanSearch) -> Generation:
         segments = [segment for group in plan.states for segment in self._fallback_segments(record, group)]
-        return self._generation(record, plan, search, 0.0, plan.score, segments)
+        log_probability = FALLBACK_WORD_LOG_P * sum(len(tokens) for _, tokens, _ in segments)
+        return self._generation(record, plan, search, log_probability, 0.0, segments)
 
     def _write_batch(self, batch: Sequence[Request]) -> None:
         """Decodes the first plan of each request, then the other plans of requests that need more texts."""

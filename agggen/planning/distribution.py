@@ -58,9 +58,9 @@ class PlanDistribution:
         return [self.scored((*self.first, *plan, *self.last)) for plan in plans]
 
     def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
-        """The k most probable plans, best first, and whether their optimality is proven (`bounded.search`)."""
-        plans, proven = ([], True) if self.scores is None else bounded.search(self.scores, k)
-        return self.search(lambda _: plans), proven
+        """The k most probable plans, best first, and whether they are exact (`bounded.search`)."""
+        plans, is_exact = ([], True) if self.scores is None else bounded.search(self.scores, k)
+        return self.search(lambda _: plans), is_exact
 
     def complete(self, prefix: IndexPlan) -> IndexPlan:
         """`prefix`, whose groups may have any size, with its most probable continuation."""

@@ -116,7 +116,7 @@ def test_ray_serve_has_the_used_client_methods() -> None:
 
 
 def test_ray_tune_copies_no_credentials_to_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray import tune
+    tune = pytest.importorskip("ray.tune", reason="Ray is not installed")
     from ray.tune.execution.class_cache import _ActorClassCache
 
     from agggen_platform.ray_private import keep_credentials_from_trials
@@ -130,6 +130,7 @@ def test_ray_tune_copies_no_credentials_to_trials(monkeypatch: pytest.MonkeyPatc
 
 
 def test_ray_train_has_the_used_startup_errors() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
     from agggen_platform.ray_private import startup_errors
 
     assert all(issubclass(error, Exception) for error in startup_errors())

@@ -161,6 +161,9 @@ def test_a_text_of_fallbacks_is_grouped_by_subject() -> None:
     assert str(text.plan) == "[population age] [leader]"
     assert text.text == "Zyx has a population of 7 and the age is 9. The leader of Plugh is Ann."
     assert all(fact.fallback for fact in text.facts) and text.fulfilled
+    ((planned, *_),) = generator().planner.plan([record], 1000, STRICT)
+    assert text.plan_log_probability is not None and text.plan_log_probability <= (planned.log_probability or 0)
+    assert text.text_log_probability == -19, "-1 per word"
     assert str(constrained_text(record, "[leader age] [population]").plan) == "[leader age] [population]"
     ((*texts,),) = generator().generate([record], n_best=5, config=STRICT)
     assert texts[0].text == text.text

@@ -45,7 +45,7 @@ def test_unknown_predicates_are_listed_and_written_as_plain_clauses(ask: Ask) ->
         assert text["unknown_predicates"] == ["crystalStructure"]
         (fact,) = (fact for fact in text["facts"] if "crystalStructure" in fact["predicates"])
         assert fact["fallback"] is True
-        assert "The crystal structure of Silicon is diamond cubic." in fact["text"]
+        assert "crystal structure" in fact["text"] and "is diamond cubic." in fact["text"]
     (answer,) = ask.answers("plan", records[0])
     assert all("[crystalStructure]" in plan["plan"] for plan in answer["plans"])
 
