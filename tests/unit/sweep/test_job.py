@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from agggen.bundle import Bundle
 from agggen.config import load_config
-from agggen.training.data import StartBundle
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.registry import Registry, resolve
@@ -108,13 +106,15 @@ def test_the_identity_names_every_segmenter_and_corpus_of_the_space(tmp_path: Pa
 
 def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The identity has the fingerprint of the start under its address, by which trials share a baseline."""
-    starts = {"a": StartBundle(Bundle(*[None] * 3), "1"), "b": StartBundle(Bundle(*[None] * 3), "2")}  # type: ignore[arg-type]
-    monkeypatch.setattr("agggen.training.data._load_start", starts.__getitem__)
+    fingerprints = {"a": "1", "b": "2"}
+    monkeypatch.setattr("agggen.training.data.bundle_folder", str)
+    monkeypatch.setattr("agggen.training.data.load_bundle", lambda _: None)
+    monkeypatch.setattr("agggen.training.data.fingerprint", fingerprints.__getitem__)
     config = config_of(write_corpus(tmp_path / "toy"))
     without = _identity(config, SETTINGS)["data"]
     started = replace(config, training=replace(config.training, start="a"))
     assert _identity(started, SETTINGS)["data"] == without | {"start a": "1"}
-    starts["a"] = starts["b"]
+    fingerprints["a"] = "2"
     assert _identity(started, SETTINGS)["data"] == without | {"start a": "2"}
     searched = replace(SETTINGS, space={"training.start": {"choice": ["a", "b"]}})
     assert _identity(config, searched)["data"] == without | {"start a": "2", "start b": "2"}
