@@ -35,14 +35,14 @@ from agggen_platform.cli import (
     write,
 )
 
-BEGINNERCOMMANDS = ("demo", "studio", "prepare", "train", "generate", "evaluate")  # the help lists them first
+BEGINNER_COMMANDS = ("demo", "studio", "prepare", "train", "generate", "evaluate")  # the help lists them first
 
 
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, self.commands))
-        more_commands = [name for name in self.commands if name not in BEGINNERCOMMANDS]
-        for title, names in (("Commands to begin with", BEGINNERCOMMANDS), ("More commands", more_commands)):
+        more_commands = [name for name in self.commands if name not in BEGINNER_COMMANDS]
+        for title, names in (("Commands to begin with", BEGINNER_COMMANDS), ("More commands", more_commands)):
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 

@@ -43,19 +43,23 @@ class S3Store:
             return None
 
     def sizes(self, subfolder: str) -> dict[str, int]:
-        entries = self._list(subfolder, "list_objects_v2", "Contents")
-        sizes = {entry["Key"]: entry["Size"] for entry in entries if not entry["Key"].endswith("/")}
-        return {key.removeprefix(self.prefix).lstrip("/"): size for key, size in sizes.items()}
+        sizes: dict[str, int] = {}
+        for page in self._pages(subfolder, self._client.list_objects_v2, "ContinuationToken"):
+            for entry in page.get("Contents", ()):
+                if not entry["Key"].endswith("/"):
+                    sizes[entry["Key"].removeprefix(self.prefix).lstrip("/")] = entry["Size"]
+        return sizes
 
-    def _list(self, subfolder: str, operation: str, member: str) -> list[dict[str, Any]]:
-        """The entries below `subfolder` in the `member` of all pages of a listing; a retry starts at the first page."""
+    def _pages(self, subfolder: str, request: Callable[..., Any], *markers: str) -> Iterator[dict[str, Any]]:
+        """The pages of a listing, each with its own retries; `markers`: the request's continuation parameters."""
         prefix = self._key(subfolder) + "/" if subfolder or self.prefix else ""
-
-        def list_all(**arguments: Any) -> list[dict[str, Any]]:
-            pages = self._client.get_paginator(operation).paginate(Prefix=prefix, **arguments)
-            return [entry for page in pages for entry in page.get(member, ())]
-
-        return self._call("list", subfolder, list_all)
+        position: dict[str, str] = {}
+        while True:
+            page = self._call("list", subfolder, request, Prefix=prefix, **position)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            position = {marker: page[f"Next{marker}"] for marker in markers}
 
     def version(self, name: str) -> str:
         return str(self._head(name)["ETag"])
@@ -160,8 +164,9 @@ class S3Store:
     def remove_partial_files(self, subfolder: str) -> None:
         """Aborts unfinished multipart uploads."""
         try:
-            for upload in self._list(subfolder, "list_multipart_uploads", "Uploads"):
-                self._abort(subfolder, Key=upload["Key"], UploadId=upload["UploadId"])
+            for page in self._pages(subfolder, self._client.list_multipart_uploads, "KeyMarker", "UploadIdMarker"):
+                for upload in page.get("Uploads", ()):
+                    self._abort(subfolder, Key=upload["Key"], UploadId=upload["UploadId"])
         except StorageError as error:
             if code_of(error.__cause__) != "NoSuchUpload":  # rclone reports this if there are no unfinished uploads
                 raise

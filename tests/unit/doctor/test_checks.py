@@ -279,6 +279,13 @@ def test_findings_about_an_mlflow_server(answer: Answer, level: str, text: str) 
     assert text in (finding.remedy or finding.message), finding
 
 
+@pytest.mark.parametrize("scheme", ["http", "postgresql"])
+def test_an_mlflow_where_nothing_listens(scheme: str) -> None:
+    uri = f"{scheme}://ann:swordfish@127.0.0.1:{free_ports(1)[0]}/mlflow"
+    finding = finding_about(check_mlflow(uri), "tracking")
+    assert (finding.level, "swordfish" in str(finding)) == ("error", False)
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 

@@ -117,6 +117,22 @@ def test_sweep_succeeds_if_the_answer_to_an_abort_is_lost(s3: str, faulty_s3: Fa
     assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)
 
 
+def test_each_page_of_a_listing_is_retried(s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the listing began anew after each fault, long ones would exceed the attempts."""
+    call = BaseClient._make_api_call
+
+    def one_key_per_page(self: BaseClient, operation: str, params: dict[str, Any]) -> Any:
+        return call(self, operation, params | ({"MaxKeys": 1} if operation == "ListObjectsV2" else {}))
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", one_key_per_page)
+    folder = Folder(f"{s3}/some", Policy(attempts=2, pause=0.01))
+    for page, name in enumerate("abcd"):
+        folder.write(name, b"")
+        faulty_s3.inject("503", after=page, method="GET", path="list-type")
+    assert folder.names() == ["a", "b", "c", "d"]
+    assert faulty_s3.count("GET", "list-type") == 8
+
+
 def test_deleting_a_missing_object_succeeds_on_stores_that_answer_404(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Google Cloud Storage responds with 404, also to retries."""
     call = BaseClient._make_api_call
