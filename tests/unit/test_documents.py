@@ -271,7 +271,7 @@ def test_commands_run(readme: Path, example_files: Path, capsys: pytest.CaptureF
     [
         pytest.param(block, id=str(block), marks=[pytest.mark.slow][: "train(" in block.text])
         for block in PYTHON
-        if "http:" not in block.text  # tests/integration/test_documents.py runs those
+        if "http:" not in block.text  # tests/integration/test_serve.py runs those
     ],
 )
 def test_python_blocks_run(block: Block, example_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
