@@ -207,7 +207,13 @@ class Endpoint:
                 raise DeployError(f"the endpoint does not start: {state.reason}")
             if time.monotonic() - last_note_at > _SECONDS_BETWEEN_NOTES:
                 last_note_at = time.monotonic()
-                self._say("the replicas are still starting")
+                application = serve.status().applications.get(APPLICATION)
+                replicas = [
+                    f"{name}: {count} {state.lower()}"
+                    for name, deployment in (application.deployments if application else {}).items()
+                    for state, count in deployment.replica_states.items()
+                ]
+                self._say(f"replicas are starting ({'; '.join(replicas) or 'testing the bundle'})")
             time.sleep(_POLL_SECONDS)
         deadline = time.monotonic() + _PROXY_SECONDS
         while (proxies := serve.status().proxies.values()) and "HEALTHY" not in proxies:

@@ -153,6 +153,27 @@ def test_an_endpoint_whose_serve_was_shut_down_ends_without_an_error(joined: Sim
         joined.address = None
 
 
+def test_the_states_of_replicas_are_reported_while_they_start(
+    joined: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator, notes = SimpleNamespace(status="UPDATING", message="", replica_states={"STARTING": 2}), list[str]()
+
+    def status() -> SimpleNamespace:
+        state = SimpleNamespace(value="RUNNING" if len(notes) == 2 else "DEPLOYING")
+        deployments = {"Generator": generator} if notes else {}
+        application = SimpleNamespace(status=state, message="", deployments=deployments)
+        return SimpleNamespace(applications={"agggen": application}, proxies={})
+
+    monkeypatch.setattr("ray.serve.status", status)
+    monkeypatch.setattr(deploy, "_SECONDS_BETWEEN_NOTES", -1)
+    for name in ("deployed_applications", "deploy_applications", "wait_for_proxies"):
+        monkeypatch.setattr(deploy, name, lambda *_: {})
+    with deploy.endpoint(config(), "auto", notes.append) as endpoint:
+        endpoint.deploy(Target("b", "b", "ab12"))
+        joined.address = None
+    assert notes == ["replicas are starting (testing the bundle)", "replicas are starting (Generator: 2 starting)"]
+
+
 def test_one_setting_of_a_role_keeps_its_other_defaults() -> None:
     """Regression: `ingress.max_replicas=4` reset the other defaults of ingress and planner."""
     chosen, usual = config("ingress.max_replicas=4", "planner.min_replicas=2", "planner.max_replicas=4"), config()
