@@ -203,6 +203,8 @@ class Batcher(Generic[T, A]):
         """The results of `work`; if it raises, both halves of the batch are retried separately."""
         try:
             answers = list(self._work(work, items))
+            if len(answers) != len(items):
+                raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
             self.consecutive_failures = 0
             return answers
         except Abandoned:

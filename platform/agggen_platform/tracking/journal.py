@@ -20,6 +20,17 @@ FILE_NAME = "tracking.jsonl"
 LOCK_NAME = "tracking.lock"  # locked by the process that sends the run log
 _CURSOR_NAME = "tracking.sent.json"
 
+_REQUIRED_FIELDS = {
+    "start": {"experiment", "run", "mlflow", "tags"},
+    "params": {"values"},
+    "metrics": {"step", "values"},
+    "tags": {"values"},
+    "dataset": {"name", "split", "fingerprint", "source"},
+    "model": {"name", "fingerprint", "params", "metrics", "dataset", "digest"},
+    "artifact": {"path", "folder"},
+    "end": {"status"},
+}
+
 Event = dict[str, Any]
 
 
@@ -90,8 +101,10 @@ def _parse_event(line: bytes) -> Event | None:
         event = json.loads(line)
     except ValueError:
         return None
-    is_event = isinstance(event, dict) and isinstance(event.get("time"), int | float) and "event" in event
-    return event if is_event else None
+    if not isinstance(event, dict) or not isinstance(event.get("time"), int | float):
+        return None
+    required = _REQUIRED_FIELDS.get(event.get("event", ""))
+    return None if required is None or not required <= set(event) else event
 
 
 def _json_value(value: Any) -> Any:

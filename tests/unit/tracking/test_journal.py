@@ -40,7 +40,7 @@ def test_an_incomplete_line_of_a_killed_writer_is_skipped(tmp_path: Path) -> Non
 
 def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    strange = ["[1]", "{}", '{"event": "metrics"}', '{"time": 1}', "\x00", ""]
+    strange = ["[1]", "{}", '{"event": "metrics", "time": 1}', '{"event": "future", "time": 1}', "\x00", ""]
     path.write_text("".join(line + "\n" for line in strange))
     assert [entry.event for entry in entries(path)] == [None] * len(strange)
     assert list(entries(tmp_path / "missing.jsonl")) == list[Entry]()
