@@ -1,6 +1,7 @@
 """`agggen check`: input formats, lines and HTML pages as output, comparison with human ratings."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -109,6 +110,8 @@ def test_a_critic_is_trained_and_used(run: Run) -> None:
 def test_a_full_disk_is_an_error_that_names_the_output(arguments: tuple[str, ...], name: str, tmp_path: Path) -> None:
     texts = json_lines(tmp_path / "texts.jsonl", [{"triples": TRIPLES, "text": GOOD}])
     command = [*COMMAND, "check", str(texts), *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=None if arguments else full, stderr=subprocess.PIPE, text=True)
+        stdout = None if arguments else full
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (5, f"error: No space left on device: {name}")

@@ -112,12 +112,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Discards buffered output; otherwise the interpreter would report an error when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(1)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {_error_location(error)}", 5)
+        location = _error_location(error)
+        if location == "standard output":
+            _discard_output()
+        _fail(f"{error.strerror or error}: {location}", 5)
     sys.exit(0)
+
+
+def _discard_output() -> None:
+    """Discards buffered output; otherwise its flush when the interpreter exits would fail, with exit code 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _error_location(error: OSError) -> str:
