@@ -170,7 +170,7 @@ class Planner:
 
 
 def unknown_groups(record: Record, known_indices: Collection[int], size: int) -> tuple[IndexPlan, IndexPlan]:
-    """The other triple indices than `known_indices`, in groups of at most `size` (and three) triples of one subject.
+    """The triple indices outside `known_indices`, in groups of one subject with at most min(`size`, 3) triples.
 
     The order is that of the record; but equal predicates are adjacent, and subjects that are objects of unknown triples
     come last. The first result are the groups before the known triples: those up to the last group with an object that
