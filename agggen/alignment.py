@@ -105,10 +105,10 @@ def align(record: Record, facts: Sequence[str], complete: bool = True) -> Alignm
     Predicate and object have equal weights. Of tied facts, the one with the largest overlap with the subject is chosen,
     then the first. With `complete`, triples without overlap are aligned as in the paper: to the first fact without
     triples or, if every fact has triples, to the fact with the largest overlap with the subject. Raises AggGenError if
-    there are no facts.
+    without facts.
     """
     if not facts:
-        raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
+        raise AggGenError(f"record {record.id!r}: no facts to align its triples to")
     fact_words = [frozenset(words(fact)) for fact in facts]
     overlap: list[tuple[float, ...]] = []
     fact_of: list[int | None] = []
@@ -132,7 +132,7 @@ def align(record: Record, facts: Sequence[str], complete: bool = True) -> Alignm
 
 
 def _overlaps(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
-    """(T,): the fraction of `tokens` that each fact contains; 0 if there are no tokens."""
+    """(T,): the fraction of `tokens` that each fact contains; 0 without tokens."""
     return tuple(sum(token in fact for token in tokens) / max(1, len(tokens)) for fact in fact_words)
 
 

@@ -132,7 +132,7 @@ def load_model(address: Path | str, device: str = "cpu") -> Model:
             registry, ``models:/NAME@ALIAS``.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
-    Raises BundleError if there is no bundle, or it was modified.
+    Raises BundleError if the bundle is missing or was modified.
     """
     path = bundle_folder(address)
     return Model(load_bundle(path), path, device)

@@ -148,7 +148,7 @@ def check_bundle(path: Path | str) -> None:
     """Raises BundleError, naming the first file that is missing or does not match the manifest."""
     path = Path(path)
     if not path.is_dir():
-        raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its path")
+        raise BundleError(f"no bundle at {path}; `agggen train` writes one and prints its path")
     if not (path / "manifest.json").is_file():
         raise BundleError(f"{path} is not a bundle: it has no manifest.json")
     manifest = read_json(path / "manifest.json")

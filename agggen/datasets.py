@@ -48,7 +48,7 @@ class Dataset:
         return self.split("test")
 
     def split(self, name: str) -> list[Record]:
-        """The records of a split; raises CorpusError if there is no such split."""
+        """The records of a split; raises CorpusError for an unknown split."""
         if name not in self.splits:
             raise CorpusError(f"{self.name} has no split {name!r}; it has {', '.join(sorted(self.splits)) or 'none'}")
         return self.splits[name]
@@ -156,7 +156,7 @@ def _unknown_source(path: Path, corpora: Collection[str]) -> str:
             "make one with: agggen prepare FILE --out DIR"
         )
     if path.suffix.lower() in SUFFIXES:
-        return f"cannot read {path}: there is no such file"
+        return f"cannot read {path}: no such file"
     return f"no corpus {str(path)!r}; {hint(str(path), corpora)}, or pass a file or folder"
 
 

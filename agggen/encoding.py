@@ -86,7 +86,7 @@ def segmented(
     """The records with facts in every reference: from `segmenter` or, if it is None, from the corpus.
 
     References that cannot be segmented are added to `rejects` and dropped. A record that loses all its references is
-    dropped. Raises RecordError if there is no segmenter and a reference has no facts.
+    dropped. Raises RecordError if a reference has no facts and `segmenter` is None.
     """
     if segmenter is None:
         for record in records:

@@ -123,7 +123,7 @@ def _postgres_user() -> str | None:
     names = {user.pw_name for user in pwd.getpwall()}
     if user := next((name for name in ("postgres", "nobody") if name in names), None):
         return user
-    raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody")
+    raise StackError("PostgreSQL refuses to run as root, and neither user postgres nor nobody exists")
 
 
 def postgres_programs() -> Path:

@@ -222,7 +222,7 @@ class Replica(ABC, Generic[T, A]):
     def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
         """Loads the configured bundle, which must not be an alias, since an alias can move.
 
-        Raises BundleError if there is no bundle, it has another fingerprint, or it does not pass its self-test.
+        Raises BundleError if the bundle is missing, has another fingerprint, or does not pass its self-test.
         """
         log_as_replica(config.log)
         torch.set_num_threads(max(1, int(role.cpus)))

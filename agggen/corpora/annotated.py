@@ -103,7 +103,7 @@ def _reference(record: Record, source: list[str], plan: str, facts: list[str]) -
 
 
 def _raw_pieces(record: Record, facts: list[str]) -> tuple[str, ...] | None:
-    """The facts of the record's raw text with the same letters and digits as `facts`; None if there is no such text."""
+    """The facts of the record's raw text with the same letters and digits as `facts`; None if no text has them."""
     tokenised = "".join(facts)
     matches = [reference.text for reference in record.references if alnum(reference.text) == alnum(tokenised)]
     # Texts with the same letters and digits may differ in punctuation: use the most similar text.

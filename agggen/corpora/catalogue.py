@@ -154,7 +154,7 @@ def list_corpora() -> tuple[Corpus, ...]:
 
 
 def get_corpus(name: str) -> Corpus:
-    """The corpus with this name; raises CorpusError, with the most similar name, if there is no such corpus."""
+    """The corpus with this name; raises CorpusError, which suggests the most similar name, if it is unknown."""
     names = [corpus.name for corpus in _CORPORA]
     if name in names:
         return _CORPORA[names.index(name)]

@@ -96,7 +96,7 @@ def read_records(path: Path | str) -> list[Record]:
 def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
     """The files that a ``manifest.json`` of `agggen segment` lists for each split, in the order of the records.
 
-    Each has a ``name`` (relative to the manifest's folder) and ``bytes``; {} if there is no such manifest.
+    Each has a ``name`` (relative to the manifest's folder) and ``bytes``; {} without a manifest.
     """
     try:
         splits = json.loads(manifest.read_bytes())["splits"]

@@ -2,7 +2,7 @@
 
 The triples are those of ``modifiedtripleset``, with underscores and quotes unchanged. Version 1.6 lists the triples of
 each sentence of a text, in text order (``sortedtripleset``); they become the reference's plan, with one group per
-sentence. There is no plan if the annotation does not contain each triple exactly once.
+sentence. The plan is None if the annotation does not contain each triple exactly once.
 """
 
 from collections import Counter, defaultdict

@@ -36,7 +36,7 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
         raise CorpusError(f"{source} ends after line {len(texts)}, but {records_name} has {len(ids)} records")
     if len(texts) > len(ids):
         blank = "; that line is blank" if not texts[len(ids)].strip() else ""
-        reason = f"there is no record for this line; {records_name} has {len(ids)} records"
+        reason = f"no record for this line; {records_name} has {len(ids)} records"
         raise CorpusError(f"{source}, line {len(ids) + 1}: {reason}{blank} ({source} has {len(texts)} lines)")
     return texts
 

@@ -70,7 +70,7 @@ def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: s
     """
     boards = [board for board in BOARDS if (board.corpus, board.split) == (corpus, split)]
     if not boards:
-        return None, f"There are no published scores on {corpus} {split}."
+        return None, f"No published scores on {corpus} {split}."
     if protocol != boards[0].protocol:
         return None, f"The published scores are by protocol {boards[0].protocol}; these are by {protocol}."
     expected_inputs = boards[0].inputs

@@ -84,7 +84,7 @@ def non_blank_references(hypotheses: Sequence[str], references: References) -> l
     if len(hypotheses) != len(references):
         raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")
     if not hypotheses:
-        raise AggGenError("there are no texts to score; at least one is needed")
+        raise AggGenError("no texts to score; at least one is needed")
     non_blank = []
     for number, (text, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
         if isinstance(group, str):

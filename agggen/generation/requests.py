@@ -94,7 +94,7 @@ class Request:
         self.threshold, self.first_hypothesis = -math.inf, None
 
     def accepts(self, text: Generation, plan: ScoredPlan, hypothesis: Hypothesis) -> bool:
-        """Whether a text is fulfilled and each of its facts passes its constraint; True if there are no constraints."""
+        """Whether a text is fulfilled and each of its facts passes its constraint; True without constraints."""
         if self.constraints is None or not text.fulfilled:
             return self.constraints is None
         return self.constraints.accepts(self.groups(plan.states), hypothesis.facts)
@@ -104,7 +104,7 @@ class Request:
         return self.threshold - self.config.plan_weight * plan.score
 
     def expected(self, plan: ScoredPlan) -> Expectation | None:
-        """Bounds on a useful text of `plan`, extrapolated from the first hypothesis; None if there is no bound yet."""
+        """Bounds on a useful text of `plan`, extrapolated from the first hypothesis; None before it."""
         if self.first_hypothesis is None or self.required_score(plan) == -math.inf:
             return None
         per_triple = _LOG_P_RATIO * self.first_hypothesis.log_probability / len(self.known_record.triples)

@@ -179,7 +179,7 @@ def check_review(path: Path) -> None:
     if path.exists():
         raise ConfigError(f"{path} exists and may contain corrections; name another file for the review table")
     if not path.parent.is_dir():
-        raise ConfigError(f"cannot write {path}: there is no folder {path.parent}")
+        raise ConfigError(f"cannot write {path}: no folder {path.parent}")
 
 
 def write_review(path: Path, checked: Sequence[CheckedText]) -> None:

@@ -92,7 +92,7 @@ class Vocabulary:
             for reference in record.references:
                 target_counts.update(token.text for token in tokenise(reference.text))
         if not target_counts:
-            raise CorpusError("there is no reference text to build a vocabulary from; training records need references")
+            raise CorpusError("no reference text to build a vocabulary from; training records need references")
         for special in SPECIALS:
             source_counts.pop(special, None)
         output_words = dict.fromkeys((*self.words[: self.n_output], *_by_frequency(target_counts, min_count)))

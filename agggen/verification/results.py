@@ -79,4 +79,4 @@ def check_paired(records: Sequence[Record], texts: Sequence[str]) -> None:
     if len(records) != len(texts):
         raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text per record")
     if not records:
-        raise AggGenError("there are no records to check; at least one is needed")
+        raise AggGenError("no records to check; at least one is needed")

@@ -15,9 +15,9 @@ from agggen_platform.ray_cluster import ClusterError, nodes
 
 def _find_client() -> Any:
     """The client of Serve on the connected cluster; None if Serve does not run."""
-    from ray.serve.context import _get_global_client
+    from ray.serve import context
 
-    return _get_global_client(raise_if_no_controller_running=False)
+    return context._get_global_client(raise_if_no_controller_running=False)
 
 
 def _client() -> Any:

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)
             if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason="there is no Chromium: apt install chromium"))
+                item.add_marker(pytest.mark.skip(reason="no Chromium: apt install chromium"))
 
 
 RECORD = [

@@ -31,7 +31,7 @@ def test_settings_that_cannot_be_served_are_refused(run: Run, bundle: Path, tmp_
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for settings, expected, message in (
             (["http.host=0.0.0.0"], 2, "security.keys_file"),
-            (["http.host=0.0.0.0", f"security.keys_file={tmp_path / 'none'}"], 2, "there is no keys file"),
+            (["http.host=0.0.0.0", f"security.keys_file={tmp_path / 'none'}"], 2, "no keys file"),
             ([f"http.port={taken.getsockname()[1]}"], 5, "cannot listen at 127.0.0.1:"),
             (["generator.cpus=4096"], 6, "4097 CPUs"),
             (["--follow", "1"], 2, "needs a registry alias"),

@@ -196,7 +196,7 @@ def test_a_missing_bucket_is_not_a_missing_object(s3: str, faulty_s3: FaultyS3, 
     folder = Folder("s3://no-such-bucket-here/x", QUICK)
     for call in calls_of(folder, large):
         faulty_s3.heal()
-        with pytest.raises(StorageError, match="there is no bucket 'no-such-bucket-here' at http"):
+        with pytest.raises(StorageError, match="no bucket 'no-such-bucket-here' at http"):
             call()
         assert faulty_s3.count() <= 2  # a second request distinguishes bucket and object
 
@@ -206,7 +206,7 @@ def test_missing_credentials_are_named(s3: str, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    with pytest.raises(StorageError, match=r"there are no credentials .* set AWS_ACCESS_KEY_ID"):
+    with pytest.raises(StorageError, match=r"no credentials .* set AWS_ACCESS_KEY_ID"):
         Folder(s3).read("x")
 
 

@@ -158,7 +158,7 @@ WITHOUT_TEXTS = [{key: value for key, value in row.items() if key != "text"} for
         ({"data": {"train": COLOURS, "dev": WITHOUT_TEXTS}}, TrainingError, "none of the 12 records of dev has"),
         ({"data": {"train": COLOURS}}, CorpusError, "data has no split 'dev'"),
         ({"replay": "nowhere.csv"}, CorpusError, "cannot read nowhere.csv"),
-        ({"base": "nowhere"}, BundleError, "there is no bundle at nowhere"),
+        ({"base": "nowhere"}, BundleError, "no bundle at nowhere"),
     ],
 )
 def test_invalid_arguments_are_refused_before_a_run_is_written(

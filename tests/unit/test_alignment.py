@@ -121,7 +121,7 @@ def test_overlaps_are_fractions_and_every_triple_is_aligned(facts: list[str]) ->
 
 @pytest.mark.parametrize("align_to", [align, hard_constraints])
 def test_a_text_without_facts_is_refused(align_to: Callable[[Record, list[str]], object]) -> None:
-    with pytest.raises(AggGenError, match="record 'r': there are no facts"):
+    with pytest.raises(AggGenError, match="record 'r': no facts"):
         align_to(FIG, [])
 
 

@@ -175,7 +175,7 @@ def test_a_missing_file_is_named(copied: Path, name: str) -> None:
 def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for name in ("none", "file"):
-        with pytest.raises(BundleError, match=rf"there is no bundle at .*{name}; `agggen train` writes one"):
+        with pytest.raises(BundleError, match=rf"no bundle at .*{name}; `agggen train` writes one"):
             load_bundle(tmp_path / name)
     with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest\.json"):
         load_bundle(tmp_path)

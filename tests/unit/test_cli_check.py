@@ -61,7 +61,7 @@ def test_a_page_escapes_texts_and_has_the_riskiest_first(run: Run) -> None:
     [
         ([{"triples": TRIPLES, "text": "A."}, {"triples": TRIPLES}], "line 2: needs triples and text"),
         ([{"triples": [], "text": "A."}], "line 1: record '1' has no triples"),
-        ([{"id": "a", "triples": TRIPLES}], "record 'a': there is no text to check"),
+        ([{"id": "a", "triples": TRIPLES}], "record 'a': no text to check"),
         (["{"], "line 1: must be a JSON object"),
         ([{"triples": TRIPLES, "text": None}], "line 1: the text must be a string, not None"),
     ],

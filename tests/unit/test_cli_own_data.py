@@ -96,9 +96,9 @@ def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) 
     ("arguments", "message"),
     [
         (("prepare", "films.csv", "-o", "x", "--rename", "year"), "--rename takes COLUMN=PREDICATE"),
-        (("prepare", "none.csv", "-o", "x"), "cannot read none.csv: there is no such file"),
+        (("prepare", "none.csv", "-o", "x"), "cannot read none.csv: no such file"),
         (("train", "elements", "--text", "plot"), "options that name columns need data, and elements is read as"),
-        (("train", "none.csv"), "cannot read none.csv: there is no such file"),
+        (("train", "none.csv"), "cannot read none.csv: no such file"),
     ],
 )
 def test_invalid_calls_print_one_error_line(run: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -88,7 +88,7 @@ def test_invalid_texts_are_exit_code_2_and_do_not_change_the_output(system: Run,
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("r.csv", "id,subject,predicate,object\n1,Mill,food,Thai\n", "r.csv, record '1': there is no reference text"),
+        ("r.csv", "id,subject,predicate,object\n1,Mill,food,Thai\n", "r.csv, record '1': no reference text"),
         ("r.jsonl", "\n\n", "r.jsonl contains no records"),
         ("r.jsonl", f"{json.dumps(RECORDS[0])}\n{{bad\n", "r.jsonl:2: not JSON at column 2"),
     ],
@@ -105,7 +105,7 @@ def test_every_record_must_be_valid(system: Run, name: str, content: str, messag
         (("--metrics", "bleu,bleurt"), "no metric 'bleurt'"),
         (("--metrics", "ser"), "protocol plain has no metric 'ser'"),
         (("--metrics", ","), "no metric is requested"),
-        (("--json", "none/out.json"), "there is no folder none"),
+        (("--json", "none/out.json"), "no folder none"),
         (("--json", "out.json"), "cannot read missing.txt"),
         (("--against", "missing.txt", "--json", "missing.txt"), "would overwrite an input"),
     ],

@@ -71,7 +71,7 @@ def test_records_with_the_same_triples_stay_together() -> None:
     [
         (ROWS[:2], "2 different records have texts; train, dev and test need at least three"),
         ("elemnts", "no corpus 'elemnts'; did you mean elements"),
-        ("films.csv", r"cannot read films\.csv: there is no such file"),
+        ("films.csv", r"cannot read films\.csv: no such file"),
         (7, "records cannot be read from int"),
     ],
 )

@@ -55,12 +55,12 @@ def train_critic(
     """Trains a critic on correct or labelled examples, and calibrates and measures it on other, correct examples.
 
     `sources` describe the training data; `progress` is called every 100 steps with the mean loss since the last call.
-    Raises CorpusError if there are no texts, and TrainingError if the loss is not finite.
+    Raises CorpusError without texts, and TrainingError if the loss is not finite.
     """
     config, network = config or CriticTraining(), network or NetworkConfig()
     for examples, purpose in ((train, "training"), (dev, "calibration")):
         if not examples:
-            raise CorpusError(f"there are no texts for the {purpose} of the critic")
+            raise CorpusError(f"no texts for the {purpose} of the critic")
     torch.manual_seed(config.seed)
     generator = random.Random(config.seed)
     vocabulary = _vocabulary(train, config.vocabulary)

@@ -114,7 +114,7 @@ def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], lis
             raise CorpusError(f"{path}, line {line}: needs triples and text, as in the lines before")
     for record in valid_records(path, columns):
         if not record.references:
-            raise CorpusError(f"{path}, record {record.id!r}: there is no text to check; give a file of texts, too")
+            raise CorpusError(f"{path}, record {record.id!r}: no text to check; give a file of texts, too")
         records += [record] * len(record.references)
         texts += [reference.text for reference in record.references]
     return records, texts

@@ -136,7 +136,7 @@ def score(
     metrics_of(protocol, names, [])  # raises errors before the files are read
     input_records = list(cli_records.valid_records(records))
     if unreferenced := [record.id for record in input_records if not record.references]:
-        raise CorpusError(f"{records}, record {unreferenced[0]!r}: there is no reference text to score against")
+        raise CorpusError(f"{records}, record {unreferenced[0]!r}: no reference text to score against")
     chosen_metrics = metrics_of(protocol, names, input_records)
     if names is None and protocol == "e2e" and (other_predicate := non_slot_predicate(input_records)):
         console.note(f"The slot error rate is left out: {other_predicate} is not a slot of E2E")
@@ -158,7 +158,7 @@ def check_output(path: str | None, inputs: Sequence[Path]) -> None:
         return
     target = Path(path)
     if not target.parent.is_dir():
-        raise ConfigError(f"cannot write {path}: there is no folder {target.parent}")
+        raise ConfigError(f"cannot write {path}: no folder {target.parent}")
     if any(target.resolve() == source.resolve() for source in inputs):
         raise ConfigError(f"--json {path} would overwrite an input; give another file")
 

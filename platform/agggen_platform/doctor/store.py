@@ -52,7 +52,7 @@ def _check_objects(folder: Folder) -> Iterator[Finding]:
 def _remedy(message: str, address: str) -> str:
     if not address.startswith("s3://"):
         return "storage.url=FOLDER"
-    if "there is no bucket" in message:
+    if "no bucket" in message:
         return f"aws s3 mb s3://{address.removeprefix('s3://').partition('/')[0]}"
     if "credentials" in message:
         return "export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=...  # or AWS_PROFILE=NAME; or grant the permission"

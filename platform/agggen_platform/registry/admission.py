@@ -46,7 +46,7 @@ def fetch(address: str, expected: str | None) -> tuple[Path, str]:
 def _check_names(folder: Folder) -> None:
     names = folder.names()
     if not names:
-        raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its path")
+        raise BundleError(f"no bundle at {folder}; `agggen train` writes one and prints its path")
     allowed = (*files_of(dict.fromkeys(names)), MANIFEST)
     if foreign_names := sorted(set(names) - {*allowed}):
         raise BundleError(f"{folder.at(foreign_names[0])} is not part of a bundle ({', '.join(allowed)}); remove it")

@@ -78,8 +78,8 @@ def evaluations_of(version: Version) -> list[Evaluation]:
 def read_evaluation(report: Path | str, fingerprint: str, bundle: Bundle | Critic, uri: str) -> Evaluation:
     """Reads a report of `agggen evaluate`: a folder, local or in a store, or ``runs:/RUN_ID`` of the MLflow at `uri`.
 
-    Raises ConfigError if there is no report, if `bundle` (with this `fingerprint`) is a critic, or if the report is of
-    another bundle or of other inference settings than the bundle's own.
+    Raises ConfigError if the report is missing, if `bundle` (with this `fingerprint`) is a critic, or if the report is
+    of another bundle or of other inference settings than the bundle's own.
     """
     if isinstance(bundle, Critic):
         raise ConfigError("a critic writes no texts, so it has no report of `agggen evaluate`; give a model's version")
@@ -88,7 +88,7 @@ def read_evaluation(report: Path | str, fingerprint: str, bundle: Bundle | Criti
     in_mlflow = address.startswith("runs:/")
     content = _mlflow_report(address.removeprefix("runs:/"), uri) if in_mlflow else Folder(address).read("report.json")
     if content is None:
-        raise ConfigError(f"{address} has no report of `agggen evaluate`: there is no {file}")
+        raise ConfigError(f"{address} has no report of `agggen evaluate`: no file {file}")
     try:
         report_json = json.loads(content)
         identity, run = report_json["identity"], report_json["run"]

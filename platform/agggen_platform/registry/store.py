@@ -247,7 +247,7 @@ def _check_file(uri: str, create: bool) -> None:
         if create:
             return
         raise RegistryError(
-            f"there is no registry at {path}; `agggen models register BUNDLE` creates one, and MLFLOW_TRACKING_URI "
+            f"no registry at {path}; `agggen models register BUNDLE` creates one, and MLFLOW_TRACKING_URI "
             "selects another"
         )
     try:

@@ -221,7 +221,7 @@ def notes_of(comparison: Comparison, location: str) -> Iterator[str]:
         yield f"Published: {table.published_protocol}."
     if not comparison.records:
         command = f"agggen reproduce {table.name} --runs runs --seeds 1,2,3"
-        yield f"There are no records {location}. To create them: {command}"
+        yield f"No records {location}. To create them: {command}"
         return
     yield from (f"{name}: {VALUE_METRICS[name]}." for name in table.columns if name in VALUE_METRICS)
     record = comparison.records[0]

@@ -31,7 +31,7 @@ class Counts(Tally):
     records: int = 0
     references: int = 0
     facts: int = 0
-    rejects: int = 0  # invalid rows, and references for which there are no facts
+    rejects: int = 0  # invalid rows, and references without facts
     failed: int = 0  # distinct texts on which the segmenter failed; the next run retries them
     segmented: int = 0  # distinct texts passed to the segmenter
     sentences: int = 0  # sentences in these texts
@@ -56,7 +56,7 @@ class RowSegmenter:
         self.duplicates = dict(shard.duplicates)
         self.counts = Counts()  # of all rows so far
         self.rejects: list[Reject] = []
-        """Invalid rows, and references for which there are no facts; `Reject.line` is the row number."""
+        """Invalid rows, and references without facts; `Reject.line` is the row number."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
         """The valid records of rows numbered from `first`, with facts; raises JobError if all texts fail."""

@@ -73,7 +73,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
     if local:
         file = config.security.keys_file
         if file is not None and not Path(file).is_file():
-            raise ConfigError(f"there is no keys file {file}: agggen serve-key NAME --file {file} creates it")
+            raise ConfigError(f"no keys file {file}: agggen serve-key NAME --file {file} creates it")
         config.http.listen().close()  # raises PortError
         # Serve replaces a dead proxy after three failed health checks: half a minute with the default period.
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
@@ -117,7 +117,7 @@ class Endpoint:
                 if serve_address() is None:
                     raise
         host, port = serve_address() or (config.http.host, config.http.port)
-        http = HttpConfig(host or "localhost", port)  # host is None if there are no proxies
+        http = HttpConfig(host or "localhost", port)  # host is None without proxies
         self.url = http.url
         if http != config.http:
             say(f"Ray Serve already runs on this cluster at {self.url}; http.host and http.port are ignored")

@@ -193,7 +193,7 @@ def find_environment(path: Path | str | None = None) -> Environment:
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
     remedy = f"create one with `{commands}`, or set AGGGEN_SRL_ENV to an environment with AllenNLP"
     if not (folder / "bin" / "python").exists():
-        raise AllenNLPError(f"there is no environment for AllenNLP in {folder}; {remedy}")
+        raise AllenNLPError(f"no environment for AllenNLP in {folder}; {remedy}")
     folders = [str(path) for path in folder.glob("lib*/python3.*/site-packages")]
     versions = {
         package.metadata["Name"].lower().replace("_", "-"): package.version for package in distributions(path=folders)

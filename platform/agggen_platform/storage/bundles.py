@@ -31,7 +31,7 @@ def put_bundle(path: Path, address: str, check_claim: Callable[[], None] = lambd
     """Copies the bundle at `path` to the folder `address`, local or in a store; returns the folder's full address.
 
     Verifies every file, and completes a partial copy. Calls `check_claim`, which raises if the folder's claim is lost,
-    before it writes the manifest. Raises BundleError if `path` is no complete bundle, or `address` has another one.
+    before it writes the manifest. Raises BundleError if `path` is not a complete bundle, or `address` has another one.
     """
     check_bundle(path)
     folder = Folder(address)
@@ -54,7 +54,7 @@ def get_bundle(address: str) -> Path:
     """A complete bundle on this machine: the folder itself, or the cached copy of a bundle in a store.
 
     `address`: a folder, ``elements`` (the shipped bundle), ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or
-    ``models:/NAME/VERSION``. Raises BundleError if there is no bundle, or it was modified after it was saved.
+    ``models:/NAME/VERSION``. Raises BundleError if the bundle is missing or was modified after it was saved.
     """
     if address.startswith("models:/"):
         from agggen_platform.registry import resolve
@@ -66,7 +66,7 @@ def get_bundle(address: str) -> Path:
         return folder.local
     manifest = folder.read(MANIFEST)
     if manifest is None:
-        raise BundleError(f"there is no bundle at {folder}: {MANIFEST} is missing")
+        raise BundleError(f"no bundle at {folder}: {MANIFEST} is missing")
     copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
     with as_storage_error("store a copy (AGGGEN_CACHE sets its folder) at", copy), locked(Path(f"{copy}.lock")):
         try:

@@ -168,7 +168,7 @@ class S3Store:
                 for upload in page.get("Uploads", ()):
                     self._abort(subfolder, Key=upload["Key"], UploadId=upload["UploadId"])
         except StorageError as error:
-            if code_of(error.__cause__) != "NoSuchUpload":  # rclone reports this if there are no unfinished uploads
+            if code_of(error.__cause__) != "NoSuchUpload":  # rclone reports this without unfinished uploads
                 raise
 
     def _upload_parts(self, name: str, path: Path, size: int, upload: dict[str, str]) -> list[dict[str, Any]]:
@@ -236,7 +236,7 @@ class S3Store:
         return Attempts(self.policy, verb, self._address(name), self.bucket, self._client.meta.endpoint_url)
 
     def _call(self, verb: str, name: str, request: Callable[..., T], **arguments: Any) -> T:
-        """Makes a request to this bucket, with retries; raises FileNotFoundError if there is no such object."""
+        """Makes a request to this bucket, with retries; raises FileNotFoundError if the object does not exist."""
         attempts = self._attempts(verb, name)
         while True:
             try:

@@ -97,7 +97,7 @@ class Attempts:
 
     def missing_bucket(self) -> StorageError:
         place = f"no bucket {self._bucket!r} at {self._endpoint}"
-        return StorageError(f"{self._problem}: there is {place}; create it, or correct the address")
+        return StorageError(f"{self._problem}: {place}; create it, or correct the address")
 
     def object_replaced(self) -> DamagedError:
         return DamagedError(f"{self._problem}: it was replaced while it was read")
@@ -125,7 +125,7 @@ class Attempts:
             reason = "another process aborted the upload; only one may write to the folder"
         elif isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
             remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            reason = f"there are no credentials ({error}); {remedy}"
+            reason = f"no credentials ({error}); {remedy}"
         elif isinstance(error, boto.ConnectionError):
             remedy = "set AWS_ENDPOINT_URL to the store's address"
             reason = f"nothing answers at {self._endpoint} ({_reason(error)}); {remedy}"

@@ -39,7 +39,7 @@ def matches(folder: Folder, name: str, size: int, sha256: str) -> bool:
 
 def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
     """Downloads and verifies a file; raises DamagedError, without leaving `path`, if it is missing or differs."""
-    reason = "there is no such file"
+    reason = "no such file"
     for _ in range(_ATTEMPTS):
         try:
             folder.download(name, path)

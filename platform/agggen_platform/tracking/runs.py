@@ -73,7 +73,7 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> list[Run]:
         advice = "`agggen runs list` shows all"  # there may be hundreds of runs
         if similar_names := get_close_matches(unknown[0], logs, 1):
             advice = f"did you mean {similar_names[0]}?"
-        raise ConfigError(f"there is no run {unknown[0]!r} in {runs_dir}; {advice}")
+        raise ConfigError(f"no run {unknown[0]!r} in {runs_dir}; {advice}")
     selected_runs = [_read_run(folder) for name, folder in logs.items() if not names or name in names]
     return sorted(selected_runs, key=lambda run: (run.start_time, run.name))
 

@@ -183,7 +183,7 @@ class Sender:
         store = Store(self._uri, self._experiment, self.folder.parent, self._rejected)
         first_event = next((entry.event for entry in journal.entries(self.path) if entry.event is not None), None)
         if first_event is None:
-            raise FileNotFoundError(f"there is no run log at {self.path}")
+            raise FileNotFoundError(f"no run log at {self.path}")
         key = sha256(repr(sorted(first_event.items())).encode()).hexdigest()[:32]
         if self.cursor.sent > self.path.stat().st_size:  # the log was deleted and started again
             self.cursor = Cursor(self.cursor.to)

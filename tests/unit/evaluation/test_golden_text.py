@@ -273,8 +273,8 @@ def test_the_number_of_inputs_equals_the_size_of_the_test_set(result: Board, dat
 @pytest.mark.parametrize(
     ("evaluation", "reason"),
     [
-        (("elements", "test", 72, "plain", "elements"), "There are no published scores on elements test"),
-        (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "There are no published scores on webnlg dev"),
+        (("elements", "test", 72, "plain", "elements"), "No published scores on elements test"),
+        (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "No published scores on webnlg dev"),
         (("webnlg", "test-seen", 971, "plain", "webnlg"), "are by protocol webnlg-2017; these are by plain"),
         (("webnlg", "test-seen", 100, "webnlg-2017", "webnlg"), "of all 971 records; these are of 100"),
         (("webnlg", "test-seen", 971, "webnlg-2017", None), "trained on webnlg; this one on unknown data"),

@@ -190,7 +190,7 @@ def test_texts_as_json_lines_are_found_by_id(tmp_path: Path) -> None:
         ("texts.txt", None, "cannot read .*texts.txt: No such file"),
         ("texts.txt", b"", "texts.txt is empty"),
         ("texts.txt", b"one\n", "texts.txt ends after line 1, but records.jsonl has 2 records"),
-        ("texts.txt", b"one\n2\n3\n4\n", r"texts.txt, line 3: there is no record for this line; .* 2 .*has 4 lines\)"),
+        ("texts.txt", b"one\n2\n3\n4\n", r"texts.txt, line 3: no record for this line; .* 2 .*has 4 lines\)"),
         ("texts.txt", b"one\ntwo\n\n", "texts.txt, line 3: .*that line is blank"),
         ("texts.txt", b"one\nt\xffo\n", "texts.txt, line 2: not UTF-8 .*position 2"),
         ("texts.jsonl", b'{"id": "1"}', "line 1: needs an 'id' .string or integer. and a 'text'"),

@@ -86,7 +86,7 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         (("models", "show", "aggen/1"), 8, "did you mean agggen?"),
         (("models", "record", "agggen/1", "nowhere"), 2, "nowhere has no report of `agggen evaluate`"),
         (("models", "record", "agggen/1", "runs:/0123"), 8, "cannot be used: Run with id=0123 not found"),
-        (("models", "register", "nowhere"), 3, "there is no bundle at"),
+        (("models", "register", "nowhere"), 3, "no bundle at"),
         (("models", "register", "s3:///x"), 2, "names no bucket"),
         (("models", "register", "BUNDLE", "--to", "s3://"), 2, "names no bucket"),  # regression: local folder "s3:"
         (("models", "list", "--registry", "http://127.0.0.1:9"), 8, "it does not answer"),

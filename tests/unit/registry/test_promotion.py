@@ -62,7 +62,7 @@ def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
         promote("agggen", "1")
     assert [failure.split(":")[0] for failure in raised.value.failures] == ["bundle", "metric gate"]
     shutil.rmtree(three[0])
-    with pytest.raises(PromotionRefused, match="bundle: there is no bundle at"):
+    with pytest.raises(PromotionRefused, match="bundle: no bundle at"):
         promote("agggen", "1")
     Registry().add_version("agggen", str(three[2]), {})
     with pytest.raises(PromotionRefused, match="agggen/4 was not registered by agggen"):

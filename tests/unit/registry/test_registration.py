@@ -66,7 +66,7 @@ def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: 
 
 def test_reading_does_not_create_a_registry(store: Path) -> None:
     store.unlink()
-    with pytest.raises(RegistryError, match=f"there is no registry at {store}"):
+    with pytest.raises(RegistryError, match=f"no registry at {store}"):
         resolve("models:/agggen@champion")
     assert not store.exists()
     store.write_text("something else, longer than a header")

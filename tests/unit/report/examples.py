@@ -40,7 +40,7 @@ def report(rows: list[Row], title: str = "Toy", seed: int = 0, partial: str = ""
     measures = (
         Measure("bleu", Score(41.25, "nrefs:var|tok:13a"), (40.0, 42.5)),
         Measure("tau", Score(float("nan"), "kendall")),
-        Measure("meteor", None, None, "there is no Java here"),
+        Measure("meteor", None, None, "no Java here"),
     )
     identity, run = {"bundle": "ab12", "limit": 0}, {"bundle": title, "records": len(rows)}
     sections = [Section("text", "Texts", measures)]

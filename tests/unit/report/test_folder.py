@@ -46,7 +46,7 @@ def test_report_json_has_every_score_with_its_signature(report_folder: Path) -> 
     assert result["scores"]["text"]["measures"] == [
         {"name": "bleu", "value": 41.25, "interval_95": [40.0, 42.5], "signature": "nrefs:var|tok:13a"},
         {"name": "tau", "value": None, "interval_95": None, "signature": "kendall"},
-        {"name": "meteor", "value": None, "not_computed": "there is no Java here"},
+        {"name": "meteor", "value": None, "not_computed": "no Java here"},
     ]
     assert [part["records"] for part in result["by_triples"]] == [2, 2]
     assert result["partial"] is None
@@ -167,7 +167,7 @@ def test_the_page_has_scores_samples_and_reasons_and_loads_nothing() -> None:
     page = Page(to_html(report(PAGE_ROWS, partial="Only 40 of 100 records.")))
     for text in (
         *("Only 40 of 100 records.", "41.25", "40.00 to 42.50", "nrefs:var|tok:13a", "undefined", "None are on file."),
-        *("not computed: there is no Java here", "Drawn at random with seed 0.", "Mill | p0 | value 0"),
+        *("not computed: no Java here", "Drawn at random with seed 0.", "Mill | p0 | value 0"),
         *("'value 0' (p0) is incomplete", "p0: no word of it", "References: 1"),
     ):
         assert text in page.inside["body"]
@@ -266,5 +266,5 @@ def test_corrected_texts_are_training_data(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_table_in_an_absent_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no folder"):
+    with pytest.raises(ConfigError, match="no folder"):
         check_review(tmp_path / "absent" / "review.csv")

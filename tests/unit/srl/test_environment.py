@@ -38,7 +38,7 @@ def test_the_folder_is_in_the_cache_by_default(empty_machine: Path, monkeypatch:
         ("AGGGEN_SRL_ENV", "~/there", empty_machine / "there"),
     ):
         monkeypatch.setenv(name, value)
-        with pytest.raises(AllenNLPError, match=f"there is no environment for AllenNLP in {expected}; create one with"):
+        with pytest.raises(AllenNLPError, match=f"no environment for AllenNLP in {expected}; create one with"):
             find_environment()
 
 
@@ -83,7 +83,7 @@ def test_check_prints_the_versions_of_the_environment(folder: Path, run: Run) ->
     assert (code, err) == (0, f"AllenNLP works in {folder}\n")
     assert out.splitlines()[:3] == ["package\tversion", f"python\t{python_version()}", "allennlp\t4"]
     code, _, err = run("srl", "check", "--dir", "/absent")
-    assert code == 2 and "there is no environment for AllenNLP in /absent; create one" in err
+    assert code == 2 and "no environment for AllenNLP in /absent; create one" in err
 
 
 @pytest.mark.usefixtures("folder")
