@@ -19,6 +19,7 @@ from agggen.verification.values import FUNCTION_WORDS
 
 # Matches a template in which the value precedes a noun: "from the {object} region".
 _VALUE_BEFORE_NOUN = re.compile(rf"\b(?:the|an?) \{{object\}} (?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]")
+_ONE_VALUE = re.compile(r"\b(?:has|have|with) an? [a-z ]+ of ")  # no list follows this: "has a height of "
 _BEFORE_LISTS = PREPOSITIONS | {"contains", "received", "stars"}  # words after which values can be joined by "and"
 _Statement = tuple[str, Triple]  # a sentence and its triple
 
@@ -101,7 +102,8 @@ def _plural_form(before: str) -> str:
     noun = re.fullmatch(r"The ([a-z ]*?)([a-z]+)((?: [a-z]+)? by .+| (?:of|in) .+)? (?:is|are|include) (the )?", before)
     if noun and not {*noun[1].split()} & PREPOSITIONS:
         return f"The {noun[1]}{plural(noun[2])}{noun[3] or ''} are {noun[4] or ''}"
-    return before if before.rpartition(" ")[0].rpartition(" ")[2] in _BEFORE_LISTS else ""
+    precedes_list = before.rpartition(" ")[0].rpartition(" ")[2] in _BEFORE_LISTS and not _ONE_VALUE.search(before)
+    return before if precedes_list else ""
 
 
 def _joined(statements: Sequence[_Statement]) -> str:

@@ -65,6 +65,7 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
         ("prizes = Gold Cup; prizes = Silver Cup", "The prizes of Zyx are Gold Cup and Silver Cup."),
         ("club = Voss F.C.; heir = Una; club = Bo", "The clubs of Zyx are Voss F.C. and Bo and the heir is Una."),
         ("hasChild = Una; hasChild = Vera", "The children of Zyx are Una and Vera."),
+        ("height = 3 cm; height = 5 cm", "Zyx has a height of 3 cm and has a height of 5 cm."),
         ("number of wings = two; number of wings = many", "The numbers of wings of Zyx are two and many."),
         ("leader = Ann; floorCount = 2; birthPlace = Ulm", "Zyx has 2 floors, was born in Ulm, and the leader is Ann."),
         # only compatible sentences are joined; lists come last
