@@ -30,7 +30,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def _clean(value: object, name: str) -> str:
-    """`value` without surrounding white space; raises RecordError, with `name`, if it is not a non-empty string."""
+    """`value` without surrounding white space; raises RecordError, with `name`, if empty or invalid."""
     if not isinstance(value, str):
         raise RecordError(f"{name} must be a string, not {type(value).__name__} ({value!r:.60})")
     if match := _CONTROL.search(value):

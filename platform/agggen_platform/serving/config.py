@@ -125,7 +125,7 @@ class SecurityConfig:
     keys_file: str | None = None
     """A file of API keys, a name and SHA-256 per line (see `agggen serve-key`), on every node with an ingress replica.
     Required if the endpoint is reachable from other machines."""
-    hosts: tuple[str, ...] = ()  # accepted Host headers in addition to localhost, if no keys file
+    hosts: tuple[str, ...] = ()  # accepted Host headers in addition to localhost, without a keys file
 
 
 @dataclass(frozen=True)
