@@ -8,6 +8,7 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.check import Checker
 from agggen.verification.clauses import (
     ADJECTIVE,
+    PARTICIPLE,
     PREPOSITIONS,
     fill_template,
     one_full_stop,
@@ -21,6 +22,16 @@ from agggen.verification.values import FUNCTION_WORDS
 _VALUE_BEFORE_NOUN = re.compile(rf"\b(?:the|an?) \{{object\}} (?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]")
 _ONE_VALUE = re.compile(r"\b(?:has|have|with) an? [a-z ]+ of ")  # no list follows this: "has a height of "
 _BEFORE_LISTS = PREPOSITIONS | {"contains", "received", "stars"}  # words after which values can be joined by "and"
+# The verb of a relative clause that can be reduced: "which is based in B", "which was part of B"
+_BEFORE_REDUCED = re.compile(rf"^(?:is|was|are|were) (?=(?:{PARTICIPLE.pattern}|part|an?|the) )")
+# Predicates whose subjects are people, and predicates whose subjects are not
+_OF_PERSON = re.compile(
+    r".*\b(?:alma mater|birth|born|death|died|military branch|nationality|occupation|residence|spouse)\b.*"
+)
+_OF_THING = re.compile(
+    r"(?:.+ )?(?:area total|assembly|capital|elevation|established|found(?:ation|ed|ing)|has to its|headquarters?|is part of|"
+    r"largest|location|manufacturer|operator|population|publisher)(?! of\b)(?: .+)?"
+)
 _Statement = tuple[str, Triple]  # a sentence and its triple
 
 
@@ -62,21 +73,24 @@ def fallback_sentences(checker: Checker, triples: Sequence[Triple]) -> list[tupl
         i for i, text in enumerate(all_sentences) if text.startswith("The ") or re.match(_name(triples[i]), text)
     ]
     if len(joinable) > 1:
-        joined = _joined(_merged(_names_first([(all_sentences[i], triples[i]) for i in joinable])))
-        if not checker.check(Record("-", tuple(triples[i] for i in joinable)), joined).faults:
-            unjoined = [((i,), text) for i, text in enumerate(all_sentences) if i not in joinable]
-            return sorted([(tuple(joinable), joined), *unjoined])
+        statements = _merged(_names_first([(all_sentences[i], triples[i]) for i in joinable]))
+        for joined in filter(None, (_with_relative_clause(statements), _joined(statements))):
+            if not checker.check(Record("-", tuple(triples[i] for i in joinable)), joined).faults:
+                unjoined = [((i,), text) for i, text in enumerate(all_sentences) if i not in joinable]
+                return sorted([(tuple(joinable), joined), *unjoined])
     return [((i,), text) for i, text in enumerate(all_sentences)]
 
 
 def _names_first(statements: Sequence[_Statement]) -> list[_Statement]:
-    """Sorts by subject, in the order of first mention, then: beginning with its name, others, commas in the value."""
+    """Sorts by subject, in the order of first mention, then by place in the sentence: first those that begin
+    with the subject's name, then others, those with commas in the value, and those whose value is a subject.
+    """
     subjects = [triple.subject for _, triple in statements]
 
     def rank(statement: _Statement) -> tuple[int, int]:
         text, triple = statement
         position = 0 if re.match(_name(triple), text) else 2 if "," in triple.object else 1
-        return subjects.index(triple.subject), position
+        return subjects.index(triple.subject), 3 if triple.object in subjects else position
 
     return sorted(statements, key=rank)
 
@@ -106,21 +120,64 @@ def _plural_form(before: str) -> str:
     return before if precedes_list else ""
 
 
+def _with_relative_clause(statements: Sequence[_Statement]) -> str:
+    """Sentences about two subjects as one: ``A is in B, whose language is C.``, ``A is by B, who was born in C.``
+
+    Returns "" if the sentences about the first subject do not end with the second, or end with a list. A clause that
+    needs "who" or "which" is reduced if the kind of the subject is unknown (``A is by B, known as C.``), or "" is
+    returned.
+    """
+    subject = statements[-1][1].subject
+    main = [statement for statement in statements if statement[1].subject != subject]
+    related = statements[len(main) :]
+    name, beginning = entity_words(subject), _joined(main).removesuffix(".") if main else ""
+    beginning = f"{beginning}." if name.endswith(".") else beginning
+    if len({triple.subject for _, triple in main}) > 1 or not re.search(rf"(?<! and) {re.escape(name)}$", beginning):
+        return ""
+    predicates = [predicate_words(triple.predicate) for _, triple in related]
+    is_person, is_thing = (any(map(pattern.fullmatch, predicates)) for pattern in (_OF_PERSON, _OF_THING))
+    pronoun = "who " if is_person else "which " if is_thing else ""
+    clauses: list[str] = []
+    for text, triple in related:
+        follows_verb = bool(clauses) and not clauses[-1].startswith("whose ")
+        clause, has_name = re.subn(rf"^{_name(triple)}", "" if follows_verb else pronoun, _clause(text, triple))
+        if not has_name:
+            clause, has_noun = re.subn(
+                rf"^The ([^,]+?) of {_name(triple)}(?=(?:is|are|include) )", r"whose \1 ", clause
+            )
+            if not has_noun or (follows_verb and not pronoun):
+                return ""
+        elif not pronoun:
+            clause, is_reduced = _BEFORE_REDUCED.subn("", clause)
+            if not is_reduced or (clauses and not follows_verb):
+                return ""
+        clauses.append(clause)
+    return one_full_stop(f"{beginning}, {_enumerated(clauses)}.")
+
+
 def _joined(statements: Sequence[_Statement]) -> str:
     """The sentences joined by "and"; a subject equal to that of the preceding sentence is not repeated."""
     parts: list[str] = []
     for number, (text, triple) in enumerate(statements):
         begins_with_name = re.match(_name(triple), text)
-        part = text if text.endswith(entity_words(triple.object)) else text.removesuffix(".")
+        part = _clause(text, triple)
         previous_text, previous_triple = statements[number - 1]
         if number and triple.subject == previous_triple.subject:
             if begins_with_name and re.match(_name(triple), previous_text):
                 part = part[begins_with_name.end() :]
             part = re.sub(rf"^(The .+?) (?:of|by) {_name(triple)}(is|are|include) ", r"\1 \2 ", part)
         parts.append(re.sub("^The ", "the ", part) if number else part)
+    return one_full_stop(f"{_enumerated(parts)}.")
+
+
+def _clause(sentence: str, triple: Triple) -> str:
+    """The sentence without its full stop, unless that belongs to the triple's value."""
+    return sentence if sentence.endswith(entity_words(triple.object)) else sentence.removesuffix(".")
+
+
+def _enumerated(parts: Sequence[str]) -> str:
     *initial, last = parts
-    joined = f"{', '.join(initial)}{',' if len(initial) > 1 else ''} and {last}" if initial else last
-    return joined if joined.endswith(".") else f"{joined}."
+    return f"{', '.join(initial)}{',' if len(initial) > 1 else ''} and {last}" if initial else last
 
 
 def _name(triple: Triple) -> str:

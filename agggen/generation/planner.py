@@ -1,6 +1,6 @@
 """Planning of records (paper, section 3.4), which needs only the model's transitions and the encoder."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -170,7 +170,8 @@ class Planner:
 
 
 def unknown_groups(record: Record, known_indices: Collection[int], size: int) -> tuple[IndexPlan, IndexPlan]:
-    """The triple indices outside `known_indices`, in groups of one subject with at most min(`size`, 3) triples.
+    """The triple indices outside `known_indices`, in groups of one subject with at most min(`size`, 3) triples; a group
+    about an object of the first subject is appended if it fits.
 
     The order is that of the record; but equal predicates are adjacent, and subjects that are objects of unknown triples
     come last. The first result are the groups before the known triples: those up to the last group with an object that
@@ -184,11 +185,28 @@ def unknown_groups(record: Record, known_indices: Collection[int], size: int) ->
             objects.add(triple.object)
     ordered = (list(chain(*by_subject[name].values())) for name in sorted(by_subject, key=objects.__contains__))
     size = min(size, _MAX_UNKNOWN_PER_SENTENCE)
-    groups = tuple(tuple(indices[at : at + size]) for indices in ordered for at in range(0, len(indices), size))
+    chunks = (tuple(indices[at : at + size]) for indices in ordered for at in range(0, len(indices), size))
+    groups = _chained(record, chunks, size)
     known_subjects = {record.triples[index].subject for index in known_indices}
     introduces = [any(record.triples[index].object in known_subjects for index in group) for group in groups]
     n_first = max((number for number, introduced in enumerate(introduces, start=1) if introduced), default=0)
     return groups[:n_first], groups[n_first:]
+
+
+def _chained(record: Record, groups: Iterable[tuple[int, ...]], size: int) -> IndexPlan:
+    """Appends each group to the first group of another subject with its subject as an object, up to `size` triples."""
+    chained: list[tuple[int, ...]] = []
+    for group in groups:
+        subject = record.triples[group[0]].subject
+        for number, earlier in enumerate(chained):
+            subjects = {record.triples[index].subject for index in earlier}
+            objects = {record.triples[index].object for index in earlier} - subjects
+            if len(subjects) == 1 and subject in objects and len(earlier) + len(group) <= size:
+                chained[number] += group
+                break
+        else:
+            chained.append(group)
+    return tuple(chained)
 
 
 def check_size(record: Record) -> None:

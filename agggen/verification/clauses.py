@@ -23,7 +23,7 @@ _EVENTS = word_set(  # participles of events, which take "was": "was founded in"
     "launched opened painted written"
 )
 PREPOSITIONS = word_set("of in on at by with to from for as into under over near beside behind")
-_PARTICIPLE = re.compile(  # in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``
+PARTICIPLE = re.compile(  # in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``
     r"\w{2,}[^\We]ed|used|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written",
     re.IGNORECASE,
 )
@@ -110,7 +110,7 @@ def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
         name = role[1]
     subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))
     first, *middle, last = name.split() if " " in name else (name, name)
-    passive = not middle and first not in (*_PLACES, last) and _PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
+    passive = not middle and first not in (*_PLACES, last) and PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
     head = [first] if passive else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
     is_single_name = "," not in value and " and " not in value and value[:1].isupper()
     verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "include" if is_single_name else "are"
@@ -126,8 +126,8 @@ def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
     elif _IDENTIFIER.fullmatch(name):
         text = f"{subject} has the {name} {value_text(triple.object)}."
     elif on_or_in and (
-        (_PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
-        or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))
+        (PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
+        or (first in ("first", "last") and not middle and PARTICIPLE.fullmatch(last))
     ):
         text = f"{subject} was {name} {on_or_in} {value}."
     elif value.lower() in BOOLEANS and (first in _VERBS | PREPOSITIONS or ADJECTIVE.fullmatch(name)):
@@ -139,10 +139,10 @@ def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
     elif (
         name in PREPOSITIONS
         or (last == "of" and not middle)
-        or (not middle and last in PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)))
+        or (not middle and last in PREPOSITIONS and (last == "by" or PARTICIPLE.fullmatch(first)))
     ):
         text = f"{subject} {'was' if first in _EVENTS else 'is'} {name} {value}."
-    elif last in PREPOSITIONS or _PARTICIPLE.fullmatch(name):
+    elif last in PREPOSITIONS or PARTICIPLE.fullmatch(name):
         text = f"{subject}: {name}: {value}."
     else:
         text = f"The {name} {'by' if passive else 'of'} {subject} {verb} {value}."

@@ -68,6 +68,31 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
         ("height = 3 cm; height = 5 cm", "Zyx has a height of 3 cm and has a height of 5 cm."),
         ("number of wings = two; number of wings = many", "The numbers of wings of Zyx are two and many."),
         ("leader = Ann; floorCount = 2; birthPlace = Ulm", "Zyx has 2 floors, was born in Ulm, and the leader is Ann."),
+        # facts about a value in a relative clause, reduced if "who" or "which" is unknown; not after a list
+        (
+            "country = Norway; form = red; Norway | elevation = 7 m",
+            "The form of Zyx is red and the country is Norway, which has an elevation of 7 m.",
+        ),
+        (
+            "director = Ann; Ann | birthPlace = Ulm; Ann | residence = Bonn",
+            "The director of Zyx is Ann, who was born in Ulm and resides in Bonn.",
+        ),
+        (
+            "location = Ulm; Ulm | language = German; Ulm | isPartOf = Bavaria",
+            "Zyx is located in Ulm, which is part of Bavaria and whose language is German.",
+        ),
+        (
+            "heir = Bo Inc.; Bo Inc. | precededBy = Una; Bo Inc. | coach = Ann",
+            "The heir of Zyx is Bo Inc., preceded by Una and coached by Ann.",
+        ),
+        (
+            "heir = Bo; Bo | instrument = bass; Bo | precededBy = Una",
+            "The heir of Zyx is Bo, Bo is preceded by Una, and the instrument is bass.",
+        ),
+        (
+            "heir = Bo; heir = Una; Una | taste = bitter",
+            "The heirs of Zyx are Bo and Una and the taste of Una is bitter.",
+        ),
         # only compatible sentences are joined; lists come last
         (
             "uses = salt, glue; is sold = yes; taste = bitter",
@@ -103,10 +128,15 @@ SUBSTANCE = "colour = red; taste = bitter; form = powder; interacts with = water
             "[colour form] [age] [taste]",
             "The colour of Zyx is red and the form is powder. The age of Zyx is 7. The taste of Plugh is bitter.",
         ),
-        (  # a subject that is a value comes last
+        (  # facts about a value follow it
             "Plugh | taste = bitter; partner = Plugh",
-            "[partner] [taste]",
-            "The partner of Zyx is Plugh. The taste of Plugh is bitter.",
+            "[partner taste]",
+            "The partner of Zyx is Plugh, whose taste is bitter.",
+        ),
+        (  # at most two triples per sentence in this model
+            "heir = Bo; age = 7; Bo | taste = bitter",
+            "[heir age] [taste]",
+            "The heir of Zyx is Bo and the age is 7. The taste of Bo is bitter.",
         ),
         (  # full stops of values
             "country = the U.S.; owner = Plugh Inc.",
