@@ -29,8 +29,8 @@ _OF_PERSON = re.compile(
     r".*\b(?:alma mater|birth|born|death|died|military branch|nationality|occupation|residence|spouse)\b.*"
 )
 _OF_THING = re.compile(
-    r"(?:.+ )?(?:area total|assembly|capital|elevation|established|found(?:ation|ed|ing)|has to its|headquarters?|is part of|"
-    r"largest|location|manufacturer|operator|population|publisher)(?! of\b)(?: .+)?"
+    r"(?:.+ )?(?:area total|assembly|capital|elevation|established|found(?:ation|ed|ing)|has to its|headquarters?|"
+    r"is part of|largest|location|manufacturer|operator|population|publisher)(?! of\b)(?: .+)?"
 )
 _Statement = tuple[str, Triple]  # a sentence and its triple
 
