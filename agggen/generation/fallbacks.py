@@ -8,7 +8,6 @@ from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.check import Checker
 from agggen.verification.clauses import (
     ADJECTIVE,
-    PARTICIPLE,
     PREPOSITIONS,
     fill_template,
     one_full_stop,
@@ -22,15 +21,13 @@ from agggen.verification.values import FUNCTION_WORDS
 _VALUE_BEFORE_NOUN = re.compile(rf"\b(?:the|an?) \{{object\}} (?!(?:{'|'.join(sorted(FUNCTION_WORDS))})\b)[a-z]")
 _ONE_VALUE = re.compile(r"\b(?:has|have|with) an? [a-z ]+ of ")  # no list follows this: "has a height of "
 _BEFORE_LISTS = PREPOSITIONS | {"contains", "received", "stars"}  # words after which values can be joined by "and"
-# The verb of a relative clause that can be reduced: "which is based in B", "which was part of B"
-_BEFORE_REDUCED = re.compile(rf"^(?:is|was|are|were) (?=(?:{PARTICIPLE.pattern}|part|an?|the) )")
 # Predicates whose subjects are people, and predicates whose subjects are not
 _OF_PERSON = re.compile(
     r".*\b(?:alma mater|birth|born|death|died|military branch|nationality|occupation|residence|spouse)\b.*"
 )
 _OF_THING = re.compile(
     r"(?:.+ )?(?:area total|assembly|capital|elevation|established|found(?:ation|ed|ing)|has to its|headquarters?|"
-    r"is part of|largest|location|manufacturer|operator|population|publisher)(?! of\b)(?: .+)?"
+    r"is part of|largest|location|manufacturer|operator|population|publisher|stylistic origin)(?! of\b)(?: .+)?"
 )
 _Statement = tuple[str, Triple]  # a sentence and its triple
 
@@ -102,6 +99,8 @@ def _merged(statements: Sequence[_Statement]) -> list[_Statement]:
     for text, triple in statements:
         value = value_text(triple.object)
         start = text.removesuffix(".").removesuffix(value.removesuffix("."))
+        if start.endswith(" the ") and start != text:
+            start, value = start.removesuffix("the "), f"the {value}"
         if merged and start == previous_start and text != start and (plural_start := _plural_form(start)):
             items.append(value)
             merged[-1] = one_full_stop(f"{plural_start}{', '.join(items[:-1])} and {items[-1]}."), triple
@@ -113,9 +112,9 @@ def _merged(statements: Sequence[_Statement]) -> list[_Statement]:
 
 def _plural_form(before: str) -> str:
     """The part of a sentence before its value, with noun and verb in the plural; "" if no rule applies."""
-    noun = re.fullmatch(r"The ([a-z ]*?)([a-z]+)((?: [a-z]+)? by .+| (?:of|in) .+)? (?:is|are|include) (the )?", before)
+    noun = re.fullmatch(r"The ([a-z ]*?)([a-z]+)((?: [a-z]+)? by .+| (?:of|in) .+)? (?:is|are|include) ", before)
     if noun and not {*noun[1].split()} & PREPOSITIONS:
-        return f"The {noun[1]}{plural(noun[2])}{noun[3] or ''} are {noun[4] or ''}"
+        return f"The {noun[1]}{plural(noun[2])}{noun[3] or ''} are "
     precedes_list = before.rpartition(" ")[0].rpartition(" ")[2] in _BEFORE_LISTS and not _ONE_VALUE.search(before)
     return before if precedes_list else ""
 
@@ -123,9 +122,8 @@ def _plural_form(before: str) -> str:
 def _with_relative_clause(statements: Sequence[_Statement]) -> str:
     """Sentences about two subjects as one: ``A is in B, whose language is C.``, ``A is by B, who was born in C.``
 
-    Returns "" if the sentences about the first subject do not end with the second, or end with a list. A clause that
-    needs "who" or "which" is reduced if the kind of the subject is unknown (``A is by B, known as C.``), or "" is
-    returned.
+    Returns "" if the sentences about the first subject do not end with the second or end with a list, or if "who" or
+    "which" is needed but unknown.
     """
     subject = statements[-1][1].subject
     main = [statement for statement in statements if statement[1].subject != subject]
@@ -139,19 +137,13 @@ def _with_relative_clause(statements: Sequence[_Statement]) -> str:
     pronoun = "who " if is_person else "which " if is_thing else ""
     clauses: list[str] = []
     for text, triple in related:
-        follows_verb = bool(clauses) and not clauses[-1].startswith("whose ")
-        clause, has_name = re.subn(rf"^{_name(triple)}", "" if follows_verb else pronoun, _clause(text, triple))
-        if not has_name:
-            clause, has_noun = re.subn(
-                rf"^The ([^,]+?) of {_name(triple)}(?=(?:is|are|include) )", r"whose \1 ", clause
-            )
-            if not has_noun or (follows_verb and not pronoun):
-                return ""
-        elif not pronoun:
-            clause, is_reduced = _BEFORE_REDUCED.subn("", clause)
-            if not is_reduced or (clauses and not follows_verb):
-                return ""
-        clauses.append(clause)
+        clause, has_name = re.subn(rf"^{_name(triple)}", "", _clause(text, triple))
+        if has_name and pronoun:
+            clauses.append(clause if clauses and not clauses[-1].startswith("whose ") else pronoun + clause)
+        elif noun := re.match(rf"The ([^,]+?) of {_name(triple)}(?=(?:is|are|include) )", clause):
+            clauses.append(f"whose {noun[1]} {clause[noun.end() :]}")
+        else:
+            return ""
     return one_full_stop(f"{beginning}, {_enumerated(clauses)}.")
 
 

@@ -23,7 +23,7 @@ _EVENTS = word_set(  # participles of events, which take "was": "was founded in"
     "launched opened painted written"
 )
 PREPOSITIONS = word_set("of in on at by with to from for as into under over near beside behind")
-PARTICIPLE = re.compile(  # in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``
+_PARTICIPLE = re.compile(  # in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``
     r"\w{2,}[^\We]ed|used|born|built|drawn|given|held|known|made|spoken|sold|sung|taken|told|won|worn|written",
     re.IGNORECASE,
 )
@@ -38,8 +38,9 @@ _ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) nam
 _HAS = re.compile(rf"has ((?:(?!(?:{'|'.join(PREPOSITIONS)})\b)\S+ ?)+)", re.IGNORECASE)
 _UNIT = re.compile(r"(.+) \(in (\w+)\)")  # a predicate that names the unit of its values: ``elevation (in metres)``
 _MEASURE = re.compile(  # a predicate that takes "has" if its value is a number: ``runway length``
-    r"(?:.+ )?(?:area|capacity|density|depth|diameter|elevation|height|length|mass|population|radius|size|speed|"
-    r"temperature|volume|weight|width)(?: above .+)?",
+    r"(?:.+ )?(?:apoapsis|area|beam|capacity|density|depth|diameter|displacement|elevation|height|income|length|mass|"
+    r"orbital period|periapsis|population|radius|revenue|rotation period|size|speed|temperature|velocity|volume|weight|"
+    r"wheelbase|width)(?: above .+)?",
     re.IGNORECASE,
 )
 _COUNT = re.compile(r"number of (?P<things>.+)|(?P<thing>.+) count", re.IGNORECASE)
@@ -50,22 +51,42 @@ _DAY = re.compile(rf"\d{{1,2}} {MONTH},? \d{{4}}|{MONTH} \d{{1,2}},? \d{{4}}", r
 ADJECTIVE = re.compile(r".*(?:friendly|free|ful|less|ous|proof|\w{3}[ai]ble|\w{2}[^\We]ed)", re.IGNORECASE)
 """Predicates of truth values that are adjectives: ``family friendly``, ``wheelchair accessible``."""
 _YEAR = re.compile(r"1\d{3}|20\d\d")
+# A name with "the", if training texts do not tell: "the Arabian Sea", "the Labour Party (UK)", "the Battle of Antietam"
+_WITH_THE = re.compile(
+    r"(?!(?:An?|The|\S+'s?) )(?:(?:[A-Z][^,]* )(?:Air Force|Army|Assembly|Award|Capitol|Congress|Empire|Government|"
+    r"Islands|Kingdom|language|League|Legislature|Medal|Navy|Ocean|Parliament|Party|Republic|River|Sea|Senate|States|"
+    r"team|Union|War)|(?:Association|Battle|Church|Gulf|House|Isle|Kingdom|Order|Parliament|Republic|University) of .+|"
+    r"Netherlands|Philippines)(?: \([^()]+\))?"
+)
+_WITH_UNIT = re.compile(r"(-?\d[\d.,]*) \(([a-z]+(?:[ A-Z][a-z]+)*)\)")  # ``5.0 (kilometrePerSeconds)``
 
 
 def value_text(value: str) -> str:
-    """A value as plain text for sentences, an ISO date as ``30 May 1999``."""
+    """A value as plain text for sentences: ISO dates as ``30 May 1999``, units as in ``5.0 kilometres per second``."""
     literal = entity_words(value)
-    date = _DATE.fullmatch(literal)
-    return f"{int(date[3])} {MONTHS[int(date[2]) - 1].capitalize()} {date[1]}" if date else literal
+    if date := _DATE.fullmatch(literal):
+        return f"{int(date[3])} {MONTHS[int(date[2]) - 1].capitalize()} {date[1]}"
+    if with_unit := _WITH_UNIT.fullmatch(literal):
+        unit, per, divisor = predicate_words(with_unit[2]).partition(" per ")
+        *adjectives, noun = unit.split()
+        if per or re.search("[^us]s$", noun):
+            return f"{with_unit[1]} {' '.join([*adjectives, plural(noun)])}{per}{divisor.removesuffix('s')}"
+    return literal
+
+
+def _share_of_the(name: str, articles: Mapping[str, float]) -> float | None:
+    """The share of a name's mentions that follow "the"; None if unknown."""
+    return articles.get(name, 1.0 if _WITH_THE.fullmatch(name) else None)
 
 
 def fill_template(template: str, triple: Triple, articles: Mapping[str, float]) -> str:
     """Fills a template with a triple's subject and object; adjusts the articles before names of `articles`."""
     subject, value = entity_words(triple.subject), value_text(triple.object)
     for placeholder, name in (("{subject}", subject), ("{object}", value)):
-        if articles.get(name, 1.0) <= 0.5:
+        share = _share_of_the(name, articles)
+        if share is not None and share <= 0.5:
             template = re.sub(rf"\bthe {placeholder}", placeholder, template, flags=re.IGNORECASE)
-        elif articles.get(name, 0.0) > 0.5:
+        elif share is not None:
             before, _, after = template.partition(placeholder)
             *_, word = before.split(" ")[:-1] or [""]
             if not before or word in PREPOSITIONS | _VERBS or word.endswith("ed"):
@@ -108,11 +129,13 @@ def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
         name = noun[1]
     if value[:1].isupper() and (role := _ROLE_NAME.fullmatch(name)):
         name = role[1]
-    subject, value = (f"the {words}" if articles.get(words, 0.0) > 0.5 else words for words in (subject, value))
-    first, *middle, last = name.split() if " " in name else (name, name)
-    passive = not middle and first not in (*_PLACES, last) and PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
-    head = [first] if passive else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
     is_single_name = "," not in value and " and " not in value and value[:1].isupper()
+    subject, value = (
+        f"the {words}" if (_share_of_the(words, articles) or 0.0) > 0.5 else words for words in (subject, value)
+    )
+    first, *middle, last = name.split() if " " in name else (name, name)
+    passive = not middle and first not in (*_PLACES, last) and _PARTICIPLE.fullmatch(last) and not value[:1].isdigit()
+    head = [first] if passive else [*takewhile(lambda word: word not in PREPOSITIONS, name.split())]
     verb = "is" if not (head and _PLURAL.fullmatch(head[-1])) else "include" if is_single_name else "are"
     on_or_in = "on" if _DAY.fullmatch(value) else "in" if _YEAR.fullmatch(value) else ""
     if triple.subject == NO_SUBJECT:
@@ -126,8 +149,8 @@ def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
     elif _IDENTIFIER.fullmatch(name):
         text = f"{subject} has the {name} {value_text(triple.object)}."
     elif on_or_in and (
-        (PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
-        or (first in ("first", "last") and not middle and PARTICIPLE.fullmatch(last))
+        (_PARTICIPLE.fullmatch(first) and (name == first or name.split()[1] in PREPOSITIONS - {last}))
+        or (first in ("first", "last") and not middle and _PARTICIPLE.fullmatch(last))
     ):
         text = f"{subject} was {name} {on_or_in} {value}."
     elif value.lower() in BOOLEANS and (first in _VERBS | PREPOSITIONS or ADJECTIVE.fullmatch(name)):
@@ -139,10 +162,10 @@ def plain_clause(triple: Triple, articles: Mapping[str, float]) -> str:
     elif (
         name in PREPOSITIONS
         or (last == "of" and not middle)
-        or (not middle and last in PREPOSITIONS and (last == "by" or PARTICIPLE.fullmatch(first)))
+        or (not middle and last in PREPOSITIONS and (last == "by" or _PARTICIPLE.fullmatch(first)))
     ):
         text = f"{subject} {'was' if first in _EVENTS else 'is'} {name} {value}."
-    elif last in PREPOSITIONS or PARTICIPLE.fullmatch(name):
+    elif last in PREPOSITIONS or _PARTICIPLE.fullmatch(name):
         text = f"{subject}: {name}: {value}."
     else:
         text = f"The {name} {'by' if passive else 'of'} {subject} {verb} {value}."

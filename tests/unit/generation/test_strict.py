@@ -68,7 +68,7 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
         ("height = 3 cm; height = 5 cm", "Zyx has a height of 3 cm and has a height of 5 cm."),
         ("number of wings = two; number of wings = many", "The numbers of wings of Zyx are two and many."),
         ("leader = Ann; floorCount = 2; birthPlace = Ulm", "Zyx has 2 floors, was born in Ulm, and the leader is Ann."),
-        # facts about a value in a relative clause, reduced if "who" or "which" is unknown; not after a list
+        # facts about a value in a relative clause, if "who" or "which" is not needed or known; not after a list
         (
             "country = Norway; form = red; Norway | elevation = 7 m",
             "The form of Zyx is red and the country is Norway, which has an elevation of 7 m.",
@@ -82,10 +82,6 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
             "Zyx is located in Ulm, which is part of Bavaria and whose language is German.",
         ),
         (
-            "heir = Bo Inc.; Bo Inc. | precededBy = Una; Bo Inc. | coach = Ann",
-            "The heir of Zyx is Bo Inc., preceded by Una and coached by Ann.",
-        ),
-        (
             "heir = Bo; Bo | instrument = bass; Bo | precededBy = Una",
             "The heir of Zyx is Bo, Bo is preceded by Una, and the instrument is bass.",
         ),
@@ -93,6 +89,7 @@ def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
             "heir = Bo; heir = Una; Una | taste = bitter",
             "The heirs of Zyx are Bo and Una and the taste of Una is bitter.",
         ),
+        ("clubs = Ulm FC; clubs = Labour Party", "The clubs of Zyx are Ulm FC and the Labour Party."),
         # only compatible sentences are joined; lists come last
         (
             "uses = salt, glue; is sold = yes; taste = bitter",

@@ -166,6 +166,10 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("Oda", "establishedYear", "1999"), "The established year of Oda is 1999."),
         (Triple("Oda", "height_(in_cm)", "170"), "Oda has a height of 170 cm."),
         (Triple("Oda", "area", "1,200.5 km2"), "Oda has an area of 1,200.5 km2."),
+        (Triple("Oda", "orbitalPeriod", "3.5 (days)"), "Oda has an orbital period of 3.5 days."),
+        (Triple("Oda", "speed", "0.5 (kilometrePerSeconds)"), "Oda has a speed of 0.5 kilometres per second."),
+        (Triple("Oda", "volume", "3 (cubicCentimetres)"), "Oda has a volume of 3 cubic centimetres."),
+        (Triple("Oda", "net_income", "747 (estimate)"), "Oda has a net income of 747 (estimate)."),
         (Triple("Oda", "length", "two feet"), "The length of Oda is two feet."),
         (Triple("Oda", "postal_code", "D 7"), "Oda has the postal code D 7."),
         (Triple("Oda", "floorCount", "3"), "Oda has 3 floors."),
@@ -194,6 +198,12 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("United States", "leader", "Ann"), "The leader of the United States is Ann."),
         (Triple("United States", "isPartOf", "UN"), "The United States is part of the UN."),
         (Triple("Denmark", "isPartOf", "Peru"), "Denmark is part of Peru."),
+        # names that the training texts lack
+        (Triple("Soviet Union", "enemyOf", "German Empire"), "The Soviet Union is enemy of the German Empire."),
+        (Triple("Oda", "party", "Labour Party (UK)"), "The party of Oda is the Labour Party (UK)."),
+        (Triple("Oda", "party", "The Labour Party"), "The party of Oda is The Labour Party."),
+        (Triple("Oda", "motto", "Dad's Army"), "The motto of Oda is Dad's Army."),
+        (Triple("Oda", "motto", "War"), "The motto of Oda is War."),
     ],
 )
 def test_a_clause_consists_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
