@@ -24,7 +24,7 @@ from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
 from agggen.verification.cues import foreign_words, triples_without_cue, wrong_roles
-from agggen.verification.lexicon import is_restricted
+from agggen.verification.lexicon import PRONOUNS, is_restricted
 from agggen.verification.normal import words
 from agggen.verification.record_words import is_derived, names, value_parts
 from agggen.verification.values import FUNCTION_WORDS, MatchedText, spellings
@@ -58,6 +58,11 @@ class RestrictedWords:
             for form in forms:
                 self._by_form[form].append(number)
                 self._by_start[form[:4]].add(form)
+        self.pronouns = {
+            self.ids[word]: form
+            for word in self.ids
+            if (form := word.strip(JOINER).lower()) in chain.from_iterable(PRONOUNS.values())
+        }
         self.sentence_ends = frozenset(self.ids[word] for word in self.ids if word.strip(JOINER) in _SENTENCE_ENDS)
         self.full_stop = self.ids.get(f"{JOINER}.")
 
@@ -105,6 +110,7 @@ class RecordConstraints:
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._references = References(record)
         self._grammar = Grammar(record.triples, restricted.checker.lexicon, restricted.full_stop is not None)
+        self._wrong_pronouns = restricted.checker.lexicon.wrong_pronouns(record)
         self._spellings = cache(self._spellings_of)
         self._constraint = cache(self._constraint_of)
         self._expresses_predicates = cache(self._expresses_predicates_of)
@@ -148,7 +154,8 @@ class RecordConstraints:
         indices = sorted(group)
         triples = [self.record.triples[index] for index in indices]
         allowed = checker.allowed(triples)
-        forbidden = restricted.forbidden_ids(allowed) | {
+        forbidden = {word for word, form in restricted.pronouns.items() if form in self._wrong_pronouns}
+        forbidden |= restricted.forbidden_ids(allowed) | {
             number
             for number, word in enumerate(self.extras, start=len(restricted.vocabulary))
             if not all(
@@ -172,7 +179,8 @@ class RecordConstraints:
         def passes_without_context(fact: Spelling, begins_sentence: bool) -> bool:
             text = self._text(fact)
             findings = checker.findings(self.record, text, indices, (), begins_sentence)
-            return passes(findings) and self._grammar.accepts(text)
+            has_wrong_pronoun = any(word.form in self._wrong_pronouns for word in words(text))
+            return passes(findings) and self._grammar.accepts(text) and not has_wrong_pronoun
 
         @cache
         def judge(fact: Spelling, before: Spelling) -> bool:

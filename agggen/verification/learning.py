@@ -12,7 +12,13 @@ from agggen.verification.contexts import learn_contexts
 from agggen.verification.cues import learn_cues, learn_roles
 from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, is_restricted
 from agggen.verification.record_words import forms, is_related, uncovered_ngrams
-from agggen.verification.templates import learn_articles, learn_booleans, learn_templates, learn_variants
+from agggen.verification.templates import (
+    learn_articles,
+    learn_booleans,
+    learn_genders,
+    learn_templates,
+    learn_variants,
+)
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS, MatchedText
 
 _MIN_STATEMENTS = 3  # minimum number of distinct (subject, value) pairs in texts with a wording of a predicate
@@ -63,7 +69,10 @@ def learn(records: Sequence[Record]) -> Lexicon:
     implies = {word: word for word in _opinions(texts)} | implies | {value: value for value in predicate_of}
     lexicon = replace(lexicon, implies=implies, unrelated_pairs=unrelated, wordings=_wordings(texts, lexicon))
     return replace(
-        lexicon, templates=learn_templates(records, lexicon, frequent_values), articles=learn_articles(records)
+        lexicon,
+        templates=learn_templates(records, lexicon, frequent_values),
+        articles=learn_articles(records),
+        genders=learn_genders(records),
     )
 
 

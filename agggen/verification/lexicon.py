@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
 from agggen.files import read_json
-from agggen.text.linearise import predicate_words
-from agggen.verification.normal import Word
+from agggen.records import Record
+from agggen.text.linearise import entity_words, predicate_words
+from agggen.verification.normal import Word, word_set, words
 from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
@@ -29,6 +31,9 @@ _WordingsByValue = Annotated[dict[str, Annotated[tuple[str, ...], Field(min_leng
 _Words = Mapping[str, tuple[str, ...]]
 NEARLY_ALL = 0.985  # minimum share of a word's occurrences in training texts for which a rule learned for it holds
 MAX_COVER = 10  # maximum number of predicates of a word, or of roles of names after it, that cover `NEARLY_ALL`
+
+PRONOUNS = {"male": word_set("he him himself his"), "female": word_set("her hers herself she")}
+"""The pronouns that say a subject's gender."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Lexicon:
     lower: frozenset[str] = frozenset()  # normal forms of words that often begin with a small letter inside sentences
     phrases: Mapping[str, str] = field(default_factory=dict)  # by `phrase_key`: templates of another corpus
     articles: Mapping[str, float] = field(default_factory=dict)  # by name: the share of its mentions after "the"
+    genders: _Words = field(default_factory=dict)  # by subject: those whose `PRONOUNS` its texts have
     value_pairs: _Words = field(default_factory=dict)
     """By value of one lower-case word: its pairs with an adjacent word that are almost only in texts with the value."""
     shared: _Words = field(default_factory=dict)  # by number or lower-case value with several predicates: these
@@ -94,6 +100,15 @@ class Lexicon:
             common = ""
         return self.templates.get(predicate) or common or self.phrases.get(key)
 
+    def wrong_pronouns(self, record: Record) -> frozenset[str]:
+        """The `PRONOUNS` of a gender that is neither a value of the record nor in the `genders` of one of its subjects;
+        none if `genders` is empty.
+        """
+        names = {name for triple in record.triples for name in (triple.subject, triple.object)}
+        genders = {*map(str.lower, names), *chain(*(self.genders.get(triple.subject, ()) for triple in record.triples))}
+        wrong = chain(*(forms for gender, forms in PRONOUNS.items() if self.genders and gender not in genders))
+        return frozenset(wrong).difference(word.form for name in names for word in words(entity_words(name)))
+
     def merged(self, other: Lexicon) -> Lexicon:
         """The union of both lexicons; this one's templates, phrases and articles have priority. A word that is a value
         word in one lexicon and an ordinary word in the other becomes an ordinary word.
@@ -102,7 +117,7 @@ class Lexicon:
         merged: dict[str, Any] = {
             name: {**getattr(other, name), **getattr(self, name)} for name in ("templates", "phrases", "articles")
         }
-        for name in ("variants", "wordings", "value_pairs", "shared", "unrelated_pairs"):
+        for name in ("variants", "wordings", "genders", "value_pairs", "shared", "unrelated_pairs"):
             merged[name] = _union(getattr(self, name), getattr(other, name))
         merged["booleans"] = {
             name: _union(self.booleans.get(name, {}), other.booleans.get(name, {}))

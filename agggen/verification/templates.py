@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.check import Checker
-from agggen.verification.lexicon import Lexicon, is_restricted, phrase_key
+from agggen.verification.lexicon import PRONOUNS, Lexicon, is_restricted, phrase_key
 from agggen.verification.normal import words
 from agggen.verification.values import FUNCTION_WORDS, MatchedText, is_negated
 
@@ -330,3 +330,14 @@ def learn_articles(records: Iterable[Record]) -> dict[str, float]:
                     counts[name][before[-4:].lower() == "the "] += 1
     frequent_names = {name: count for name, count in counts.items() if count.total() >= _MIN_TEXTS}
     return {name: round(count[True] / count.total(), 2) for name, count in frequent_names.items()}
+
+
+def learn_genders(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
+    """The lexicon's ``genders``, of the subjects that are not values in the same record."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        forms = {word.form for reference in record.references for word in words(reference.text)}
+        subjects = {triple.subject for triple in record.triples}
+        for name in subjects.difference(triple.object for triple in record.triples) or subjects:
+            found[name].update(gender for gender, pronouns in PRONOUNS.items() if forms & pronouns)
+    return {name: tuple(sorted(genders)) for name, genders in sorted(found.items()) if genders}

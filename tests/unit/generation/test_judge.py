@@ -172,3 +172,21 @@ def test_facts_that_may_end(record: Record, groups: list[list[int]], before: str
 def test_a_name_nearly_always_with_the_article_the_needs_it_after_a_preposition(share: float, passes: bool) -> None:
     judge = judge_of(record_of("home = Hague", subject="She"), [0], lexicon=Lexicon(articles={"Hague": share}))
     assert judge("", "She lives in Hague.") is passes
+
+
+@pytest.mark.parametrize(
+    ("subject", "other", "fact", "passes"),
+    [
+        ("Ann", "home = Oz", "She lives in Oz.", True),
+        ("Ann", "home = Oz", "He lives in Oz.", False),
+        ("Bo", "home = Oz", "His home is Oz.", False),
+        ("Bo", "home = Oz", "It lives in Oz.", True),
+        ("Bo", "gender = Male", "He is male.", True),
+        ("Bo", "gender = Male", "She is male.", False),
+        ("Bo", "film = His Girl", "It has His Girl.", True),
+    ],
+)
+def test_a_pronoun_needs_evidence_of_the_gender(subject: str, other: str, fact: str, passes: bool) -> None:
+    record = record_of(other, subject=subject)
+    assert judge_of(record, [0], lexicon=Lexicon(genders={"Ann": ("female",)}))("Bo and Ann live.", fact) is passes
+    assert judge_of(record, [0])("Bo and Ann live.", fact), "without evidence from training texts, all are allowed"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agggen.generation.fallbacks import fallback_sentence
-from agggen.records import NO_SUBJECT, Record, Triple
+from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.verification.check import Checker
 from agggen.verification.clauses import fill_template, plain_clause
 from agggen.verification.learning import learn
@@ -102,6 +102,19 @@ def test_articles_before_names_are_those_of_the_training_texts() -> None:
     }
     records = [example("Aarhus", "country", name, text) for name, own in references.items() for text in own]
     assert learn(records).articles == {"Aarhus": 0.0, "Denmark": 0.0, "United States": 0.75}
+
+
+def test_genders_are_those_of_pronouns_in_texts_about_a_subject_that_is_not_a_value() -> None:
+    oz_and_ann = Record(
+        "r", (Triple("Ann", "home", "Oz"), Triple("Oz", "leader", "Bo")), (Reference("Her home is Oz."),)
+    )
+    records = [
+        example("Ann", "home", "Oz", "Ann lives in Oz."),
+        example("Oz", "leader", "Bo", "Oz is led by Bo."),
+        example("Bo", "home", "Oz", "Himself a poet, Bo lives in Oz."),
+        oz_and_ann,
+    ]
+    assert learn(records).genders == {"Ann": ("female",), "Bo": ("male",)}
 
 
 @pytest.mark.parametrize(
