@@ -110,6 +110,8 @@ class RecordConstraints:
         self._subjects = frozenset(triple.subject for triple in record.triples)
         self._references = References(record)
         self._grammar = Grammar(record.triples, restricted.checker.lexicon, restricted.full_stop is not None)
+        known_names = restricted.checker.lexicon.articles
+        self._new_subjects = {name for name in self._subjects if known_names and entity_words(name) not in known_names}
         self._wrong_pronouns = restricted.checker.lexicon.wrong_pronouns(record)
         self._spellings = cache(self._spellings_of)
         self._constraint = cache(self._constraint_of)
@@ -179,8 +181,12 @@ class RecordConstraints:
         def passes_without_context(fact: Spelling, begins_sentence: bool) -> bool:
             text = self._text(fact)
             findings = checker.findings(self.record, text, indices, (), begins_sentence)
-            has_wrong_pronoun = any(word.form in self._wrong_pronouns for word in words(text))
-            return passes(findings) and self._grammar.accepts(text) and not has_wrong_pronoun
+            return (
+                passes(findings)
+                and self._grammar.accepts(text)
+                and self._wrong_pronouns.isdisjoint(word.form for word in words(text))
+                and not self._references.shortens(text, self._new_subjects)
+            )
 
         @cache
         def judge(fact: Spelling, before: Spelling) -> bool:

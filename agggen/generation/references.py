@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from agggen.records import Record, Triple
 from agggen.text.linearise import entity_words
-from agggen.verification.normal import Span, containing
-from agggen.verification.record_words import find_name_parts
-from agggen.verification.values import TextIndex, Wording, value_wordings
+from agggen.verification.normal import Span, containing, words
+from agggen.verification.record_words import capitalised_forms, find_name_parts
+from agggen.verification.values import FUNCTION_WORDS, TextIndex, Wording, value_wordings
 
 _CONTINUES = re.compile(r"\W*(?:and|but|is|are|was|were|has|had)\b", re.IGNORECASE)
 """The beginning of a fact that continues the main clause of the preceding fact."""
@@ -50,6 +50,18 @@ class References:
     def named_subjects(self, fact: str) -> frozenset[str]:
         """The subjects that a fact names; "Felipe VI of Spain" does not name Spain."""
         return self._subjects & self._names(fact).keys()
+
+    def shortens(self, fact: str, names: Collection[str]) -> bool:
+        """Whether a fact has a part of one of `names` other than that before a comma: "Inc is in Ulm" of ``Oz Inc.``"""
+        spans = {span for mentions in self._names(fact).values() for span in mentions}
+        parts = (entity_words(name).partition(", ")[2] or name for name in names)
+        forms = frozenset(form for part in parts for form in capitalised_forms(part)) - FUNCTION_WORDS
+        return any(
+            word.form in forms
+            and word.raw[:1].isupper()
+            and not any(_within((word.start, word.end), start, end) for start, end in spans)
+            for word in words(fact)
+        )
 
     def has_wrong_antecedent(self, fact: str, triples: Collection[Triple]) -> bool:
         """Whether a relative clause directly after a name has a value of another subject, which it does not name."""

@@ -190,3 +190,21 @@ def test_a_pronoun_needs_evidence_of_the_gender(subject: str, other: str, fact: 
     record = record_of(other, subject=subject)
     assert judge_of(record, [0], lexicon=Lexicon(genders={"Ann": ("female",)}))("Bo and Ann live.", fact) is passes
     assert judge_of(record, [0])("Bo and Ann live.", fact), "without evidence from training texts, all are allowed"
+
+
+@pytest.mark.parametrize(
+    ("subject", "fact", "passes"),
+    [
+        ("Oz Inc.", "Oz Inc. is in Ulm.", True),
+        ("Oz Inc.", "Inc is in Ulm.", False),
+        ("Ann Lee Bo", "Ann Lee is in Ulm.", False),
+        ("Oz, Peru", "Oz is in Ulm.", True),
+        ("Ulm Town", "It is in Ulm.", True),
+        ("Zyx", "Zyx is in Ulm.", True),
+        ("Known Bo", "Bo is in Ulm.", True),
+    ],
+)
+def test_only_names_of_training_texts_are_shortened(subject: str, fact: str, passes: bool) -> None:
+    record = record_of("home = Ulm", subject=subject)
+    assert judge_of(record, [0], lexicon=Lexicon(articles={"Known Bo": 0.0}))("", fact) is passes
+    assert judge_of(record, [0])("", fact), "without names from training texts, all may be shortened"
