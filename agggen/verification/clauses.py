@@ -19,8 +19,8 @@ _INTRANSITIVE = word_set(  # verbs without a passive: "died on", not "is died on
     "studied worked"
 )
 _EVENTS = word_set(  # participles of events, which take "was": "was founded in", but "is located in"
-    "born built composed constructed created designed directed discovered drawn established formed founded invented "
-    "launched opened painted written"
+    "born built composed constructed created designed directed discovered drawn edited established filmed formed "
+    "founded invented launched opened painted produced recorded released written"
 )
 PREPOSITIONS = word_set("of in on at by with to from for as into under over near beside behind")
 _PARTICIPLE = re.compile(  # in predicates such as ``written by``, not ``seed of``, ``need for`` or ``bed in``
@@ -38,9 +38,9 @@ _ROLE_NAME = re.compile(r"((?:.+ )?(?!former|other|number|user)\w+(?:er|or)) nam
 _HAS = re.compile(rf"has ((?:(?!(?:{'|'.join(PREPOSITIONS)})\b)\S+ ?)+)", re.IGNORECASE)
 _UNIT = re.compile(r"(.+) \(in (\w+)\)")  # a predicate that names the unit of its values: ``elevation (in metres)``
 _MEASURE = re.compile(  # a predicate that takes "has" if its value is a number: ``runway length``
-    r"(?:.+ )?(?:apoapsis|area|beam|capacity|density|depth|diameter|displacement|elevation|height|income|length|mass|"
-    r"orbital period|periapsis|population|radius|revenue|rotation period|size|speed|temperature|velocity|volume|weight|"
-    r"wheelbase|width)(?: above .+)?",
+    r"(?:.+ )?(?:apoapsis|area|beam|budget|capacity|cost|density|depth|diameter|displacement|duration|elevation|gross|"
+    r"height|income|length|mass|orbital period|periapsis|population|price|radius|revenue|rotation period|running time|"
+    r"runtime|salary|size|speed|temperature|velocity|volume|weight|wheelbase|width)(?: above .+)?",
     re.IGNORECASE,
 )
 _COUNT = re.compile(r"number of (?P<things>.+)|(?P<thing>.+) count", re.IGNORECASE)
