@@ -63,7 +63,7 @@ def _fits(template: str, value: str) -> bool:
 
 def fallback_sentences(checker: Checker, triples: Sequence[Triple]) -> list[tuple[tuple[int, ...], str]]:
     """The sentences of a group of triples, each with the indices of its triples in `triples`; those that begin with the
-    subject or "The" are joined by "and" if the result passes the check.
+    subject or "The" are joined by a relative clause or "and" if the result passes the check.
     """
     all_sentences = [fallback_sentence(checker, triple) for triple in triples]
     joinable = [
