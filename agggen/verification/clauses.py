@@ -75,7 +75,7 @@ def value_text(value: str) -> str:
 
 
 def _share_of_the(name: str, articles: Mapping[str, float]) -> float | None:
-    """The share of a name's mentions in training texts that follow "the"; without mentions 1 for `_WITH_THE`, or None."""
+    """The share of a name's mentions in training texts that follow "the"; if none, 1 for `_WITH_THE`, else None."""
     return articles.get(name, 1.0 if _WITH_THE.fullmatch(name) else None)
 
 
