@@ -43,8 +43,9 @@ class InferenceConfig:
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"
     group_reward: float = 0.0  # added to a plan's log-probability for each group, before normalisation
     plan_weight: float = 0.3  # weight of log p(z | x) in the joint score; the weight of the text's score is 1
-    # consensus: the text most similar to the other probable texts; score: the text with the highest joint score
-    choice: Literal["score", "consensus"] = "consensus"
+    # consensus: the text most similar to the other probable texts; first: the same among the texts of the most probable
+    # plan if one is accepted, else among those of all plans; score: the text with the highest joint score
+    choice: Literal["score", "consensus", "first"] = "consensus"
     # strict: facts must pass the strict check, and predicates unknown from training get separate sentences; off: texts
     # are not constrained or rejected, but their faults are reported
     verify: Literal["strict", "off"] = "strict"

@@ -1,8 +1,9 @@
 """Requests to the generator (METHOD 10 in agggen/README.md).
 
 With ``verify=strict``, the first search is unconstrained. If too few texts of the first plan are accepted, the other
-plans are pruned at the first fact without a passing hypothesis. If still too few texts are accepted, a constrained
-search follows: under the plan of the best text, and under the other plans if this plan leads to fallbacks.
+plans are pruned at the first fact without a passing hypothesis; otherwise, ``choice=first`` omits them. If still too
+few texts are accepted, a constrained search follows: under the plan of the best text, and under the other plans if this
+plan leads to fallbacks.
 """
 
 import math
@@ -59,7 +60,7 @@ class Request:
             self.threshold = scores[self.count - 1] - _REJECTED_MARGIN
         if self.count <= len(self.accepted):
             self.threshold = max(self.threshold, self.accepted[self.count - 1].score)
-        if self.config.choice == "consensus":
+        if self.config.choice != "score":
             self.threshold -= MARGIN
 
     def useful_texts(self, texts: Iterable[Generation]) -> list[Generation]:
@@ -73,12 +74,16 @@ class Request:
 
     @property
     def has_enough(self) -> bool:
-        """Whether the constrained search has `count` complete texts, so that other plans need not be decoded."""
-        return self.constrained and sum(map(_is_complete, self.accepted)) >= self.count
+        """Whether the other plans need not be decoded: the constrained search has `count` complete texts, or, with
+        ``choice=first``, `count` texts of the most probable plan are accepted.
+        """
+        if self.constrained:
+            return sum(map(_is_complete, self.accepted)) >= self.count
+        return self.config.choice == "first" and len(self.useful_texts(self.accepted)) >= self.count
 
     def best_texts(self) -> list[Generation]:
         accepted = self.useful_texts(self.accepted)
-        if self.config.choice == "consensus":
+        if self.config.choice != "score":
             accepted = by_consensus(
                 accepted, self.consensus_samples if self.constrained else self.useful_texts(self.rejected)
             )

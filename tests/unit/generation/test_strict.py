@@ -317,3 +317,19 @@ def test_the_constrained_search_decodes_other_plans_only_if_the_first_is_not_eno
 ) -> None:
     shipped.generate([record], n_best=n_best)
     assert [len(tasks) for search, tasks, _ in searches if search.constrain] == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("Ne-04", [1, 4]), ("Co-03", [1]), ("Hg-03", [1])])
+def test_with_choice_first_other_plans_are_decoded_only_if_all_texts_of_the_first_are_rejected(
+    name: str, expected: list[int], shipped: Generator, searches: list[Any]
+) -> None:
+    record = elements_record(name)
+    unverified = replace(shipped.config, plans=1, verify="off")
+    (hypotheses,) = shipped.generate([record], n_best=99, config=unverified)
+    passing = [text.text for text in hypotheses if shipped.accepts(record, text)]
+    assert bool(passing) == (expected == [1])
+    searches.clear()
+    ((text,),) = shipped.generate([record], config=replace(shipped.config, choice="first"))
+    assert [len(tasks) for _, tasks, _ in searches] == expected
+    ((by_consensus,),) = shipped.generate([record])
+    assert text.text in passing if passing else text == by_consensus
