@@ -43,11 +43,11 @@ class InferenceConfig:
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"
     group_reward: float = 0.0  # added to a plan's log-probability for each group, before normalisation
     plan_weight: float = 0.3  # weight of log p(z | x) in the joint score; the weight of the text's score is 1
-    # consensus: the text most similar to the other probable texts; first: the same among the texts of the most probable
-    # plan if one is accepted, else among those of all plans; score: the text with the highest joint score
+    # consensus: of the texts with the fewest faults, the one most similar to the probable texts; first: the same, of
+    # the most probable plan if one of its texts is accepted; score: the text with the highest joint score
     choice: Literal["score", "consensus", "first"] = "consensus"
     # strict: facts must pass the strict check, and predicates unknown from training get separate sentences; off: texts
-    # are not constrained or rejected, but their faults are reported
+    # are not constrained or rejected, but their faults are reported, and affect the choice by consensus
     verify: Literal["strict", "off"] = "strict"
     beam: BeamConfig = field(default_factory=BeamConfig)
     rows: int = 320  # maximum number of hypotheses that are decoded in one batch

@@ -136,7 +136,6 @@ def _board(corpus: str, split: str, trained_on: str) -> Board:
 
 
 _WEBNLG = Recipe("webnlg", "webnlg", "webnlg-quick")
-_WEBNLG_LONG = Recipe("webnlg-long", "webnlg", "webnlg-long")
 _WEBNLG_3_EPOCHS = ("training.baseline.epochs=4", "training.joint.epochs=1")  # nearly as many updates as in _WEBNLG
 _WEBNLG_3_SETTINGS = ("corpus.name=webnlg-3.0", "corpus.test=dev", *_WEBNLG_3_EPOCHS, "training.precision=bfloat16")
 _WEBNLG_3 = Recipe("webnlg-3.0", "webnlg-3.0", "webnlg-quick", _WEBNLG_3_SETTINGS)
@@ -186,7 +185,6 @@ def _build_tables() -> Iterable[Table]:
     yield table_of_texts("webnlg", "WebNLG 2017, seen categories", _WEBNLG, webnlg, values, systems_with_student)
     unseen = _board("webnlg", "test-unseen", "webnlg")
     yield table_of_texts("webnlg-unseen", "WebNLG 2017, unseen categories", _WEBNLG, unseen, values, _UNSEEN_SYSTEMS)
-    yield table_of_texts("webnlg-long", "WebNLG 2017, seen categories, trained longer", _WEBNLG_LONG, webnlg, values)
     own_board = Board("webnlg-3.0", "dev", 1667, "webnlg-3.0", "webnlg-2017", "", ())  # the test set is reserved
     title = "WebNLG 3.0, development set"
     yield table_of_texts("webnlg-3.0", title, _WEBNLG_3, own_board, ("bleu", "meteor", "ter", *values), SYSTEMS[:2])
