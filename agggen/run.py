@@ -32,7 +32,7 @@ from agggen.training.substitution import substitution
 from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 
-_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "copy_next", "unseen_words")
+_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "copy_next", "coverage", "unseen_words")
 """The settings in `ModelConfig` on which the weights of encoder and decoder depend."""
 _TRANSITION_SETTINGS = ("predicate_dim", "max_group_size", "transition")
 

@@ -14,6 +14,7 @@ from agggen.generation.config import BeamConfig
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import ActiveFacts, Beams, FinishedFacts, PlanPrefix, gather_beams, penalised
 from agggen.model.batch import PAD
+from agggen.model.coverage import generated_in
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
@@ -171,6 +172,9 @@ def _next_words(
     history = facts.history
     history.attended = torch.cat((history.attended, new_positions), 2)
     hidden = decode(model, facts.inputs, position, facts.cross, facts.visible, history.caches, history.attended)
+    if model.coverage:
+        generated = generated_in(facts.memory.ids, facts.active.words)
+        hidden = model.coverage(hidden, facts.memory.object_shares * facts.visible, generated)
     blocked = _repeated_words(
         gather_beams(facts.text, facts.active.parent), facts.active.words, config.block_ngrams, facts.repeatable
     )

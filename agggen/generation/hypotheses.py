@@ -239,9 +239,9 @@ class ActiveFacts:
         order[freed] = moved
         for cache in (*self.cross, *self.history.caches):
             cache.compact(freed, moved, n)
-        ids, triple, _, copy_keys = self.memory
+        ids, triple, _, copy_keys, shares = self.memory
         copy_rows(copy_keys, freed, moved)
-        self.memory = Memory(ids[order], triple[order], [], copy_keys[:n])
+        self.memory = Memory(ids[order], triple[order], [], copy_keys[:n], shares[order])
         self.prefixes = [self.prefixes[row] for row in order.tolist()]
         self.history.attended = self.history.attended[order]
         self.active, self.finished = self.active.select_plans(order), self.finished.select_plans(order)

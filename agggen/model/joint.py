@@ -21,10 +21,12 @@ from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError, check_below_one, check_minima
 from agggen.model.batch import END, PAD, UNK, Batch, alignment_violations, allowed_sets, to_device
+from agggen.model.coverage import Coverage, generated_before, object_shares
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant, full_precision
+from agggen.text.linearise import ROLE_OBJECT
 
 _MAX_POSITIONS = 4096  # padded positions per call of the decoder
 _MAX_HISTORY = 1 << 16  # padded history positions per call of the decoder; each row has a copy of its history
@@ -45,6 +47,7 @@ class ModelConfig:
     history: Literal["shared", "masked"] = "shared"
     copy: bool = True  # whether words of the source can be copied (pointer-generator)
     copy_next: bool = False  # a learned bonus for copying the source word that follows the last generated word
+    coverage: bool = False  # whether the decoder's output depends on the values that are missing (`model.coverage`)
     unseen_words: int = 0  # number of embeddings for a record's out-of-vocabulary words; 0: all share that of UNK
     predicate_dropout: float = 0.02  # fraction of predicates replaced by the unknown predicate (row 0) in training
 
@@ -63,6 +66,7 @@ class Memory(NamedTuple):
     triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
     cross: list[KeysValues]  # per decoder layer, (B, H, M, D / H) each
     copy_keys: Tensor  # (B, M, D)
+    object_shares: Tensor  # (B, M), see `agggen.model.coverage`
 
     def rows(self, index: Tensor) -> Memory:
         """The memory of the records `index` (R,), one record per row."""
@@ -71,6 +75,7 @@ class Memory(NamedTuple):
             self.triple[index],
             [(key[index], value[index]) for key, value in self.cross],
             self.copy_keys[index],
+            self.object_shares[index],
         )
 
     def is_triple_token(self) -> Tensor:
@@ -105,6 +110,7 @@ class JointModel(nn.Module):
         self.copy_gate = nn.Linear(config.width, 1)
         if config.copy_next:
             self.copy_next = nn.Linear(config.width, 1)
+        self.coverage = Coverage(config.width) if config.coverage else None
         self.transitions = Transitions(n_predicates, config.predicate_dim, config.max_group_size, config.transition)
         self.dropout = nn.Dropout(config.dropout)
         self.positions: Tensor
@@ -129,7 +135,8 @@ class JointModel(nn.Module):
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoder_norm(x)
-        return Memory(batch.source, batch.triple, self.decoder.memory_keys_values(x), self.copy_key(x))
+        shares = object_shares(batch.triple, batch.role == ROLE_OBJECT)
+        return Memory(batch.source, batch.triple, self.decoder.memory_keys_values(x), self.copy_key(x), shares)
 
     def embed_target(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
         """Decoder inputs for token ids (R, n) at positions (R, n) or (n,), all less than `length`."""
@@ -239,6 +246,9 @@ class JointModel(nn.Module):
         memory = self.encode(batch)
         visible = memory.is_triple_token()
         hidden = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
+        if self.coverage:
+            generated = generated_before(memory.ids, batch.inputs)
+            hidden = self.coverage(hidden, memory.object_shares * visible, generated)
         scored = batch.on_cpu.targets != PAD
         return self.token_log_probs(hidden, batch.inputs, batch.targets, scored, memory, visible, smoothing).sum(1)
 
@@ -315,6 +325,10 @@ class JointModel(nn.Module):
         visible = row_memory.is_token_of(lattice.set_members[set_index])
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
         hidden = self.decoder(x, row_memory.cross, visible[:, None, None], past, mask)
+        if self.coverage:
+            fact_inputs = torch.where(to_device(scored, device), inputs, PAD)
+            generated = generated_before(row_memory.ids, fact_inputs)
+            hidden = self.coverage(hidden, row_memory.object_shares * visible, generated)
         return self.token_log_probs(hidden, inputs, targets, scored, row_memory, visible).sum(1)
 
     def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:

@@ -112,7 +112,7 @@ def next_words(model: JointModel, example: Example, groups: Groups, text: Partia
         hidden = emission._one_pass([*before, *inputs], group)[-1]
     else:
         hidden = emission._after_history(before, inputs, group)[-1]
-    p = emission.next_token(hidden, inputs[-1], group)
+    p = emission.next_token(hidden, inputs, group)
     return {word: p[word] for word in p if word not in (OTHER_WORDS, PAD, UNK, CLS, SEP, FACT, LAST)}
 
 

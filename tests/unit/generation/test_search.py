@@ -22,7 +22,7 @@ CONFIG = BeamConfig(beam=3, max_fact_tokens=4)
 
 
 @histories
-@pytest.mark.parametrize("settings", [{"copy": True}, {"copy": False}, {"unseen_words": 3}], ids=str)
+@pytest.mark.parametrize("settings", [{"copy": True}, {"copy": False}, {"unseen_words": 3, "coverage": True}], ids=str)
 @pytest.mark.parametrize(
     "config",
     [
@@ -41,9 +41,8 @@ def test_cached_search_equals_uncached_search(history: str, settings: dict[str, 
 def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObject) -> None:
     draw = data.draw
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
-    model = tiny_writer(
-        draw(st.integers(0, 99)), draw(st.floats(-6, 40)), history=draw(st.sampled_from(["shared", "masked"]))
-    )
+    settings = {"history": draw(st.sampled_from(["shared", "masked"])), "coverage": draw(st.booleans())}
+    model = tiny_writer(draw(st.integers(0, 99)), draw(st.floats(-6, 40)), **settings)
     records = [random_example(draw(st.integers(0, 99)), size, [1]) for size in sizes]
     tasks = []
     for record, size in enumerate(sizes):

@@ -284,18 +284,26 @@ class TokenwiseEmission:
         else:
             hidden = self._after_history(before, inputs, group)
         total = 0.0
-        for state, last, token in zip(hidden, inputs, [*self.example.facts[fact], END], strict=True):
-            p = self.next_token(state, last, group)
+        for position, (state, token) in enumerate(zip(hidden, [*self.example.facts[fact], END], strict=True)):
+            p = self.next_token(state, inputs[: position + 1], group)
             total += math.log(p.get(token, p[OTHER_WORDS]))
         return total
 
-    def next_token(self, hidden: Tensor, last: int, group: frozenset[int]) -> dict[int, float]:
-        """The probability of each next token after `last` for the set `group` and decoder state `hidden` (D,).
+    def next_token(self, hidden: Tensor, inputs: Sequence[int], group: frozenset[int]) -> dict[int, float]:
+        """The probability of each next token after the fact's `inputs`, for the set `group` and the decoder's last
+        state `hidden` (D,), which coverage adjusts by the number of values that are missing in `inputs`.
 
         The copy gate mixes the softmax over output words with attention over the group's source tokens, in which words
-        that follow `last` have a bonus. `OTHER_WORDS` has the probability of UNK.
+        that follow the last input have a bonus. `OTHER_WORDS` has the probability of UNK.
         """
         model, example, keys = self.model, self.example, self.memory.copy_keys[0]
+        if model.coverage:
+            missing = 0.0
+            for index in group:
+                tokens = zip(example.source, example.triple, example.role, strict=True)
+                value = [word for word, triple, role in tokens if (triple, role) == (index, 3)]
+                missing += sum(word not in inputs for word in value) / max(len(value), 1)
+            hidden = hidden + missing / (1 + missing) * model.coverage.change(hidden)
         logits = (model.embedding.weight[: model.n_output] @ hidden + model.output_bias).tolist()
         total = log_sum(logits)
         gate = 1 / (1 + math.exp(-float(model.copy_gate(hidden)))) if model.config.copy else 1.0
@@ -311,7 +319,7 @@ class TokenwiseEmission:
         }
         if model.config.copy_next:
             for m in scores:
-                if example.source[m - 1] == last and example.source[m] not in (CLS, SEP):
+                if example.source[m - 1] == inputs[-1] and example.source[m] not in (CLS, SEP):
                     scores[m] += float(model.copy_next(hidden))
         total = log_sum(scores.values())
         for m, score in scores.items():

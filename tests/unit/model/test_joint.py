@@ -69,9 +69,9 @@ def seeded() -> None:
 
 @histories
 @copying
-@pytest.mark.parametrize("copy_next", [True, False])
-def test_emissions_equal_scores_token_by_token(history: str, copy: bool, copy_next: bool) -> None:
-    model = tiny_model(history=history, copy=copy, copy_next=copy_next)
+@pytest.mark.parametrize(("copy_next", "coverage"), [(True, False), (False, True), (True, True)])
+def test_emissions_equal_scores_token_by_token(history: str, copy: bool, copy_next: bool, coverage: bool) -> None:
+    model = tiny_model(history=history, copy=copy, copy_next=copy_next, coverage=coverage)
     for example, facts in zip(BATCH, emissions(model, BATCH), strict=True):
         with torch.no_grad():
             emission = TokenwiseEmission(model, example)
@@ -114,7 +114,7 @@ def test_label_smoothing_adds_the_mean_over_output_words() -> None:
 @histories
 @copying
 def test_the_plain_transformer_scores_a_text_as_one_fact_of_all_triples(history: str, copy: bool) -> None:
-    model = tiny_model(history=history, copy=copy)
+    model = tiny_model(history=history, copy=copy, coverage=True)
     with torch.no_grad():
         texts = model.text_log_probs(collate(BATCH, single_fact=True)).tolist()
     for example, text in zip(BATCH, texts, strict=True):

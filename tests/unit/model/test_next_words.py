@@ -30,7 +30,7 @@ def test_candidates_are_the_most_probable_words_and_all_source_words(copy: bool,
     with torch.no_grad():
         log_p, words, end = model.next_words(hidden, inputs, model.encode(collate([example])), visible, banned, k)
         for query, forbidden in enumerate(([], blocked)):
-            expected = TokenwiseEmission(model, example).next_token(hidden[0, query], int(inputs[0, query]), group)
+            expected = TokenwiseEmission(model, example).next_token(hidden[0, query], [int(inputs[0, query])], group)
             assert sum(p for word, p in expected.items() if word != OTHER_WORDS) == pytest.approx(1, abs=1e-12)
             assert end[0, query].item() == pytest.approx(math.log(expected.pop(END)), abs=1e-9)
             candidates = [
