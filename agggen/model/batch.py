@@ -117,20 +117,38 @@ def collate(examples: Sequence[Example], single_fact: bool = False) -> Batch:
     )
 
 
-def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
-    """(B, T, C): the number of a fact's required triples outside a set, plus its forbidden triples in the set."""
+def _missing_and_extra(batch: Batch, lattice: Lattice) -> tuple[Tensor, Tensor]:
+    """Two (B, T, C): the number of a fact's required triples outside a set, and of its forbidden triples in the set."""
     triple_bits = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
     required, forbidden = ((masks[..., None] & triple_bits) != 0 for masks in (batch.required, batch.forbidden))
     members = lattice.set_members.to(torch.float32)  # (C, J)
-    return (required.float() @ (1 - members).T + forbidden.float() @ members.T).round().long()
+    return (required.float() @ (1 - members).T).round().long(), (forbidden.float() @ members.T).round().long()
+
+
+def alignment_violations(batch: Batch, lattice: Lattice) -> Tensor:
+    """(B, T, C): the number of a fact's required triples outside a set, plus its forbidden triples in the set."""
+    missing, extra = _missing_and_extra(batch, lattice)
+    return missing + extra
+
+
+def _in_record(batch: Batch, lattice: Lattice) -> Tensor:
+    """(B, C): whether all triples of a set belong to the record."""
+    absent_bits = (1 << lattice.n_predicates) - (1 << batch.n_triples)
+    return (lattice.set_bits & absent_bits[:, None]) == 0
+
+
+def omitted_sets(batch: Batch, lattice: Lattice) -> Tensor:
+    """(B, T, C): whether the fact omits triples of a set: the set has its required triples and some forbidden ones."""
+    missing, extra = _missing_and_extra(batch, lattice)
+    omits = (missing == 0) & (extra > 0) & _in_record(batch, lattice)[:, None]
+    return omits & (batch.fact_length > 0)[..., None]
 
 
 def allowed_sets(batch: Batch, lattice: Lattice, max_violations: int = 0) -> Tensor:
     """(B, T, C): whether a set may emit a fact: it has at most `max_size` triples and violates at most `max_violations`
     of the fact's alignments; if there is none, all sets of at most `max_size` triples or, failing that, of the record.
     """
-    absent_bits = (1 << lattice.n_predicates) - (1 << batch.n_triples)  # bits of triples that the record does not have
-    in_record = (lattice.set_bits & absent_bits[:, None]) == 0  # (B, C)
+    in_record = _in_record(batch, lattice)
     is_small = in_record & (lattice.set_size <= batch.max_size[:, None])
     allowed = is_small[:, None] & (alignment_violations(batch, lattice) <= max_violations)
     for fallback in (is_small, in_record):

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError, check_below_one, check_minima
-from agggen.model.batch import END, PAD, UNK, Batch, alignment_violations, allowed_sets, to_device
+from agggen.model.batch import END, PAD, UNK, Batch, alignment_violations, allowed_sets, omitted_sets, to_device
 from agggen.model.coverage import Coverage, generated_before, object_shares
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
@@ -264,9 +264,14 @@ class JointModel(nn.Module):
             predicates = torch.where(is_dropped, 0, predicates)
         return self.transitions(predicates, batch.n_triples, lattice)
 
-    def emissions(self, batch: Batch, allowed: Tensor, lattice: Lattice) -> Tensor:
-        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C; in main memory) is False."""
-        memory = self.encode(batch)
+    def emissions(
+        self, batch: Batch, allowed: Tensor, lattice: Lattice, memory: Memory | None = None, only_ends: bool = False
+    ) -> Tensor:
+        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C; in main memory) is False.
+
+        `memory` is the encoded batch, if it exists. With `only_ends`, only END is scored, after the fact's words.
+        """
+        memory = memory or self.encode(batch)
         rows = allowed.nonzero().cpu()  # (R, 3): record, fact, set
         lengths = batch.on_cpu.fact_length[rows[:, 0], rows[:, 1]]
         fact_starts = batch.on_cpu.fact_start[rows[:, 0], rows[:, 1]]
@@ -282,7 +287,7 @@ class JointModel(nn.Module):
         sorted_starts = [0] * len(sorted_lengths) if history is None else fact_starts[order].tolist()
 
         def score(chunk: Tensor) -> Tensor:
-            return self._score_rows(batch, memory, history, rows[chunk], lattice)
+            return self._score_rows(batch, memory, history, rows[chunk], lattice, only_ends)
 
         # A single text over the limit is scored with gradient checkpointing.
         if len(batch) == 1 and int(lengths.sum()) > _MAX_POSITIONS and torch.is_grad_enabled():
@@ -295,7 +300,13 @@ class JointModel(nn.Module):
         return values.new_full(allowed.shape, IMPOSSIBLE).index_put(entries, values)
 
     def _score_rows(
-        self, batch: Batch, memory: Memory, history: list[KeysValues] | None, rows: Tensor, lattice: Lattice
+        self,
+        batch: Batch,
+        memory: Memory,
+        history: list[KeysValues] | None,
+        rows: Tensor,
+        lattice: Lattice,
+        only_ends: bool,
     ) -> Tensor:
         """log p, (R,), of the facts in `rows` (R, 3; on the CPU), each under its set."""
         cpu_batch, device = batch.on_cpu, memory.ids.device
@@ -304,12 +315,13 @@ class JointModel(nn.Module):
         if history is None:  # the text from its beginning, under this set's mask
             position = torch.arange(int((start + length).max())).expand(len(rows), -1)
             in_text = position < (start + length)[:, None]
-            scored = in_text & (position >= start[:, None])
+            in_fact = in_text & (position >= start[:, None])
         else:
             position = start[:, None] + torch.arange(int(length.max()))
-            in_text = scored = position < (start + length)[:, None]
+            in_text = in_fact = position < (start + length)[:, None]
         position = torch.where(in_text, position, 0)
         inputs, targets = cpu_batch.inputs[record[:, None], position], cpu_batch.targets[record[:, None], position]
+        scored = in_fact & (targets == END) if only_ends else in_fact
         n_past = int(start.max())
         record, set_index, start, position, inputs, targets = (
             to_device(tensor, device) for tensor in (record, set_index, start, position, inputs, targets)
@@ -326,12 +338,14 @@ class JointModel(nn.Module):
         x = self.embed_target(inputs, position, batch.inputs.shape[1])
         hidden = self.decoder(x, row_memory.cross, visible[:, None, None], past, mask)
         if self.coverage:
-            fact_inputs = torch.where(to_device(scored, device), inputs, PAD)
+            fact_inputs = torch.where(to_device(in_fact, device), inputs, PAD)
             generated = generated_before(row_memory.ids, fact_inputs)
             hidden = self.coverage(hidden, row_memory.object_shares * visible, generated)
         return self.token_log_probs(hidden, inputs, targets, scored, row_memory, visible).sum(1)
 
-    def potentials(self, batch: Batch, alignment_penalty: float | None = None) -> tuple[Potentials, Lattice]:
+    def potentials(
+        self, batch: Batch, alignment_penalty: float | None = None, memory: Memory | None = None
+    ) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts, without states that violate an alignment (paper
         section 3.3); with a penalty, in nats, states with one violation are only penalised.
         """
@@ -339,7 +353,7 @@ class JointModel(nn.Module):
         max_violations = 0 if alignment_penalty is None else 1
         allowed = allowed_sets(batch.on_cpu, self.lattice_of(batch.on_cpu), max_violations)
         scores = self.transition_scores(batch, lattice)
-        emission = self.emissions(batch, allowed, lattice)
+        emission = self.emissions(batch, allowed, lattice, memory)
         if alignment_penalty is not None:
             emission = emission - alignment_penalty * alignment_violations(batch, lattice).to(emission.dtype)
         exponents = self.transitions.within_exponents(batch.n_facts, emission.shape[1])
@@ -349,6 +363,25 @@ class JointModel(nn.Module):
     def log_likelihood(self, batch: Batch, alignment_penalty: float | None = None) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3)."""
         return log_likelihood(*self.potentials(batch, alignment_penalty))
+
+    def joint_loss(self, batch: Batch, alignment_penalty: float | None = None, omission_weight: float = 0.0) -> Tensor:
+        """-log p(y | x), summed over the batch, plus the weighted `omission_loss`."""
+        memory = self.encode(batch)
+        loss = -log_likelihood(*self.potentials(batch, alignment_penalty, memory)).sum()
+        return loss + omission_weight * self.omission_loss(batch, memory) if omission_weight else loss
+
+    def omission_loss(self, batch: Batch, memory: Memory) -> Tensor:
+        """-log(1 - p(END)), summed over the facts, each under a random set of which it omits triples (`omitted_sets`);
+        unlikelihood training (Welleck et al. 2020). A fact thus should not end before all its triples are expressed.
+        """
+        omitted = omitted_sets(batch.on_cpu, self.lattice_of(batch.on_cpu))
+        random_set = torch.rand(omitted.shape).masked_fill(~omitted, -1.0).argmax(2, keepdim=True)
+        chosen = torch.zeros_like(omitted).scatter(2, random_set, True) & omitted
+        if not bool(chosen.any()):
+            return memory.copy_keys.new_zeros(())
+        log_p = self.emissions(batch, chosen, self.lattice_of(batch), memory, only_ends=True)
+        probability = log_p[to_device(chosen, log_p.device)].exp()
+        return -torch.log1p(-probability.clamp(max=1 - 1e-6)).sum()
 
 
 def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:

@@ -45,6 +45,7 @@ class StageConfig:
     beta2: float = 0.98  # Adam's beta2; beta1 is 0.9
     label_smoothing: float = 0.0  # of output words, in training of the baseline only
     alignment_penalty: float | None = None  # joint stage only, see `JointModel.potentials`
+    omission_weight: float = 0.0  # joint stage only: weight of `JointModel.omission_loss`
     substitute: float = 0.0  # probability of replacing a name in record and text (`training.substitution`)
     batch_positions: int = 4096  # decoded positions per update
     max_records: int = 128  # texts per update
@@ -59,6 +60,8 @@ class StageConfig:
         check_below_one(self, ("label_smoothing", "beta2"))
         if self.alignment_penalty is not None and not self.alignment_penalty >= 0:
             raise ConfigError(f"alignment_penalty must be at least 0, or null, not {self.alignment_penalty}")
+        if not 0 <= self.omission_weight < math.inf:
+            raise ConfigError(f"omission_weight must be a number of 0 or more, not {self.omission_weight}")
         for name in ("substitute", "initial_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
@@ -320,12 +323,13 @@ class Trainer:
         return collate(examples, single_fact=self.stage == "baseline").to(self.device)
 
     def _loss(self, batch: Batch) -> Tensor:
-        """-log p(y | x), summed over the batch."""
+        """-log p(y | x), summed over the batch, in training with label smoothing or the omission loss."""
         model, config = self.model, self.config
         with torch.autocast(self.device.type, dtype=torch.bfloat16) if self._bfloat16 else nullcontext():
             if self.stage == "baseline":
                 return -model.text_log_probs(batch, config.label_smoothing if model.training else 0.0).sum()
-            return -model.log_likelihood(batch, config.alignment_penalty).sum()
+            omission_weight = config.omission_weight if model.training else 0.0
+            return model.joint_loss(batch, config.alignment_penalty, omission_weight)
 
     def _scored_positions(self, examples: Sequence[Example]) -> int:
         """Number of tokens with END, which occurs once per text for the plain Transformer, once per fact otherwise."""

@@ -246,6 +246,7 @@ def test_an_unavailable_device_is_refused(tmp_path: Path, name: str) -> None:
         ),
         (StageConfig, {"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
         (StageConfig, {"alignment_penalty": float("nan")}, "alignment_penalty must be at least 0, or null"),
+        (StageConfig, {"omission_weight": -1.0}, "omission_weight must be a number of 0 or more, not -1.0"),
         (StageConfig, {"substitute": -0.1}, "substitute must be between 0 and 1"),
         (StageConfig, {"initial_share": 1.5}, "initial_share must be between 0 and 1, not 1.5"),
         (StageConfig, {"clip": 0.0}, "clip must be greater than 0"),

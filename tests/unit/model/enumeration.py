@@ -273,8 +273,8 @@ class TokenwiseEmission:
             hidden.append(decoder.norm(x)[0, 0])
         return torch.stack(hidden[len(before) :])
 
-    def __call__(self, fact: int, group: frozenset[int]) -> float:
-        """The log-probability of a fact's tokens and its end mark."""
+    def __call__(self, fact: int, group: frozenset[int], ends: bool = True) -> float:
+        """The log-probability of a fact's tokens and, if it `ends`, its end mark."""
         before: list[int] = []
         for mark, tokens in zip(self.marks[:fact], self.example.facts[:fact], strict=True):
             before += [mark, *tokens]
@@ -284,7 +284,8 @@ class TokenwiseEmission:
         else:
             hidden = self._after_history(before, inputs, group)
         total = 0.0
-        for position, (state, token) in enumerate(zip(hidden, [*self.example.facts[fact], END], strict=True)):
+        targets = [*self.example.facts[fact], END][: None if ends else -1]
+        for position, (state, token) in enumerate(zip(hidden, targets, strict=False)):
             p = self.next_token(state, inputs[: position + 1], group)
             total += math.log(p.get(token, p[OTHER_WORDS]))
         return total

@@ -186,6 +186,25 @@ def enumerate_paths(
         return all_paths(observed, TransitionFormulas(model.transitions, example.predicates).log_weight)
 
 
+@histories
+def test_the_omission_loss_is_the_unlikelihood_of_ends_that_omit_triples(history: str) -> None:
+    """The facts of the first text have one set that they omit triples of, {0, 1}; those of the second have none."""
+    first, second = random_example(4, 2, [2, 1]), random_example(5, 2, [2])
+    examples = [replace(first, required=(1, 2), forbidden=(2, 1)), replace(second, required=(1,), forbidden=(0,))]
+    model, expected = tiny_model(history=history, coverage=True), 0.0
+    with torch.no_grad():
+        batch, emission = collate(examples), TokenwiseEmission(model, examples[0])
+        for fact in range(2):
+            end = emission(fact, frozenset({0, 1})) - emission(fact, frozenset({0, 1}), ends=False)
+            expected -= math.log(1 - math.exp(end))
+        assert model.omission_loss(batch, model.encode(batch)).item() == pytest.approx(expected, abs=1e-9)
+        without = -model.log_likelihood(batch).sum().item()
+        assert model.joint_loss(batch, omission_weight=2.0).item() == pytest.approx(without + 2 * expected, abs=1e-9)
+        assert model.joint_loss(batch).item() == pytest.approx(without, abs=1e-9)
+        no_omissions = collate(examples[1:])
+        assert model.omission_loss(no_omissions, model.encode(no_omissions)).item() == 0
+
+
 PRUNED = [
     replace(random_example(4, 3, [2, 1, 2]), required=(1, 0, 2), forbidden=(2, 3, 5), max_size=2),
     replace(random_example(5, 2, [2, 2]), required=(0, 3), forbidden=(1, 3)),

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.model.batch import Example, allowed_sets, collate
+from agggen.model.batch import Example, allowed_sets, collate, omitted_sets
 from agggen.model.hmm import Potentials, log_likelihood, posterior, viterbi
 from agggen.model.lattice import IMPOSSIBLE, Lattice, build_lattice
 from tests.unit.model.enumeration import (
@@ -80,16 +80,19 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
     batch = collate(examples)
     built = build_lattice(batch.predicates.shape[1], max_group_size)
     allowed = allowed_sets(batch, built, max_violations)
+    omitted = omitted_sets(batch, built)
     for row, item in enumerate(examples):
         for fact in range(allowed.shape[1]):
-            kept = {
-                frozenset(o for o, is_member in enumerate(built.set_members[c].tolist()) if is_member)
-                for c in allowed[row, fact].nonzero().flatten().tolist()
-            }
+            kept, with_omissions = (
+                {members(int(built.set_bits[c])) for c in chosen[row, fact].nonzero().flatten().tolist()}
+                for chosen in (allowed, omitted)
+            )
             if fact >= len(item.facts):
-                assert not kept
+                assert not kept and not with_omissions
                 continue
             required, forbidden = members(item.required[fact]), members(item.forbidden[fact])
+            sets = distinct_sets(len(item.predicates), max_group_size)
+            assert with_omissions == {group for group in sets if required <= group and group & forbidden}
             assert kept == fitting_sets(
                 len(item.predicates), max_group_size, item.max_size, required, forbidden, max_violations
             )
