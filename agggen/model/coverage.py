@@ -22,7 +22,7 @@ class Coverage(nn.Module):
         """The adjusted hidden (R, n, D).
 
         `shares` (R, M) are the `object_shares` of the source words that belong to the fact's triples, 0 for others;
-        `generated` (R, n, M) is True for the source words that the fact contains before each of the n positions.
+        `generated` (R, n, M) is True for the source words among the fact's words up to each of the n positions.
         """
         missing = (shares[:, None] * ~generated).sum(-1)
         return hidden + (missing / (1 + missing)).to(hidden.dtype)[..., None] * self.change(hidden)

@@ -347,7 +347,7 @@ class JointModel(nn.Module):
         self, batch: Batch, alignment_penalty: float | None = None, memory: Memory | None = None
     ) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts, without states that violate an alignment (paper
-        section 3.3); with a penalty, in nats, states with one violation are only penalised.
+        section 3.3); with a penalty, in nats, states with one violation are penalised. `memory`: as in `emissions`.
         """
         lattice = self.lattice_of(batch)
         max_violations = 0 if alignment_penalty is None else 1
@@ -360,14 +360,16 @@ class JointModel(nn.Module):
         node = emission[..., lattice.set_of] + exponents[..., None] * scores.within[:, None]
         return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), lattice
 
-    def log_likelihood(self, batch: Batch, alignment_penalty: float | None = None) -> Tensor:
+    def log_likelihood(
+        self, batch: Batch, alignment_penalty: float | None = None, memory: Memory | None = None
+    ) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that remain after pruning (paper section 3.3)."""
-        return log_likelihood(*self.potentials(batch, alignment_penalty))
+        return log_likelihood(*self.potentials(batch, alignment_penalty, memory))
 
     def joint_loss(self, batch: Batch, alignment_penalty: float | None = None, omission_weight: float = 0.0) -> Tensor:
         """-log p(y | x), summed over the batch, plus the weighted `omission_loss`."""
         memory = self.encode(batch)
-        loss = -log_likelihood(*self.potentials(batch, alignment_penalty, memory)).sum()
+        loss = -self.log_likelihood(batch, alignment_penalty, memory).sum()
         return loss + omission_weight * self.omission_loss(batch, memory) if omission_weight else loss
 
     def omission_loss(self, batch: Batch, memory: Memory) -> Tensor:
