@@ -42,14 +42,19 @@ class OneDevice(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    ("stage", "history", "penalty"),
-    [("baseline", "shared", None), ("joint", "shared", None), ("joint", "masked", None), ("joint", "shared", 2.0)],
+    ("stage", "history", "penalty", "omission_weight"),
+    [
+        ("baseline", "shared", None, 0.0),
+        ("joint", "shared", None, 1.0),
+        ("joint", "masked", None, 0.0),
+        ("joint", "shared", 2.0, 0.0),
+    ],
 )
 def test_an_epoch_of_updates_does_not_wait_for_its_device(
-    stage: Stage, history: Literal["shared", "masked"], penalty: float | None
+    stage: Stage, history: Literal["shared", "masked"], penalty: float | None, omission_weight: float
 ) -> None:
-    config = replace(CONFIG, alignment_penalty=penalty, log_every=1000)
-    training = trainer(stage, config, model=tiny_model(seed=3, history=history).to("meta"))
+    config = replace(CONFIG, alignment_penalty=penalty, omission_weight=omission_weight, log_every=1000)
+    training = trainer(stage, config, model=tiny_model(seed=3, history=history, coverage=True).to("meta"))
     for update in training._updates([ALL, ALL[:4]]):
         training._update(update)  # builds the cached lattices
         with OneDevice():
