@@ -12,13 +12,12 @@ from agggen.corpora.elements import elements_records
 from agggen.errors import ConfigError
 from agggen_platform.client import Client
 from agggen_platform.serving.config import HttpConfig, PortError, SecurityConfig, ServeConfig
-from agggen_platform.serving.keys import add_key, new_key
 from serve.api import STUDIO, api
 from serve.handles import HandleEngine
 from serve.local import local_app, running
 from serve.planner import EXAMPLES, examples_of
 from tests.processes import free_ports
-from tests.unit.serve.http_calls import SILICON, Ask, StubEngine
+from tests.unit.serve.http_calls import SILICON, Ask, StubEngine, issue
 
 
 def test_the_page_and_its_resources_come_from_the_endpoint(ask: Ask) -> None:
@@ -55,7 +54,7 @@ def test_scripts_neither_create_html_from_strings_nor_store_keys_beyond_the_tab(
 def test_the_page_can_be_turned_off_and_needs_no_key(engine: HandleEngine, tmp_path: Path) -> None:
     off = Ask(api(engine, ServeConfig("toy", studio=False)))
     assert [off(address, "GET").status_code for address in ("/", "/studio/main.js", "/readyz")] == [404, 404, 200]
-    add_key(tmp_path / "keys", new_key("ann")[1])
+    issue(tmp_path / "keys", "ann")
     keyed = Ask(api(engine, ServeConfig("toy", security=SecurityConfig(keys_file=str(tmp_path / "keys")))))
     assert [keyed(address, "GET").status_code for address in ("/", "/v1/model", "/v1/examples")] == [200, 401, 401]
 
