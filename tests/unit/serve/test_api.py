@@ -9,7 +9,7 @@ import pytest
 from agggen.checks import check
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generator
-from agggen.records import Record, Triple
+from agggen.records import Record
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.generator import GeneratorReplica
@@ -17,37 +17,6 @@ from serve.handles import HandleEngine
 from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from tests.unit.serve.http_calls import SILICON, Ask, StubEngine, limited, problem
-
-
-def test_texts_follow_their_plans_and_list_missing_values(ask: Ask) -> None:
-    human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
-    # No text of an untrained model passes the strict check.
-    planned, by_plan = ask.answers("generate", SILICON, human, n_best=2, verify="off")
-    assert [(a["index"], a["id"], a["status"]) for a in (planned, by_plan)] == [(0, "Si", "ok"), (1, "h", "ok")]
-    assert len(planned["texts"]) == 2
-    assert planned["texts"][0]["score"] >= planned["texts"][1]["score"]
-    assert {text["plan"] for text in by_plan["texts"]} == {"[category] [symbol]"}
-    for text in planned["texts"] + by_plan["texts"]:
-        assert "".join(fact["text"] for fact in text["facts"]) == text["text"]
-        assert text["fulfilled"] == ("faults" not in text and not any("missing" in fact for fact in text["facts"]))
-    assert not all(text["fulfilled"] for text in planned["texts"] + by_plan["texts"])
-
-
-def test_unknown_predicates_are_listed_and_written_as_plain_clauses(ask: Ask) -> None:
-    triples = [*SILICON["triples"], ["Silicon", "crystalStructure", "diamond cubic"]]
-    plans = {"a": None, "b": "[symbol crystalStructure] [category]"}
-    records = [{"id": name, "triples": triples} | ({"plan": plan} if plan else {}) for name, plan in plans.items()]
-    for answer in ask.answers("generate", *records, SILICON):
-        (text,) = answer["texts"]
-        if answer["id"] == "Si":
-            assert "unknown_predicates" not in text
-            continue
-        assert text["unknown_predicates"] == ["crystalStructure"]
-        (fact,) = (fact for fact in text["facts"] if "crystalStructure" in fact["predicates"])
-        assert fact["fallback"] is True
-        assert "crystal structure" in fact["text"] and "is diamond cubic." in fact["text"]
-    (answer,) = ask.answers("plan", records[0])
-    assert all("[crystalStructure]" in plan["plan"] for plan in answer["plans"])
 
 
 def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
@@ -59,20 +28,6 @@ def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
     assert planned["texts"][0]["plan"] == "[other_row] [symbol]"
     (aligned,) = ask.answers("align", row | {"text": "Silicon is Si."})
     assert "".join(fact["text"] for fact in aligned["facts"]) == "Silicon is Si."
-
-
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({"id": "4", "subject": "Silicon", "predicate": "symbol", "object": "Si"}, "is one triple, not a record"),
-        # Flattening repeats the outer key for each of 60,000 inner values, which would exhaust memory.
-        ({"x" * 100_000: {str(number): "1" for number in range(1000)}}, "without `triples`, at most 16000"),
-    ],
-    ids=["triple", "size"],
-)
-def test_a_row_that_is_no_record_is_refused(ask_stub: Ask, row: dict[str, Any], reason: str) -> None:
-    response = ask_stub(json={"records": [row]})
-    assert response.status_code == 422 and reason in response.text
 
 
 @pytest.mark.parametrize("triple", [["", "symbol", "Si"], {"subject": "", "predicate": "symbol", "object": "Si"}])
@@ -99,8 +54,6 @@ def test_facts_of_a_text_are_aligned_with_triples(ask: Ask) -> None:
         assert [triple[1] for triple in fact["triples"]] == fact["predicates"]
         assert 0 < fact["posterior"] <= 1
     assert "".join(fact["text"] for fact in cut["facts"]) == text
-    wrong = ask("/v1/align", json={"records": [SILICON | {"text": text, "facts": facts[:1]}]})
-    assert (wrong.status_code, problem(wrong)["field"]) == (422, "facts")
 
 
 TEXTS = [
@@ -111,12 +64,8 @@ TEXTS = [
 RECORDS = [SILICON | {"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
 
 
-def record_of(name: str) -> Record:
-    return Record(name, tuple(Triple(*triple) for triple in SILICON["triples"]))
-
-
 def test_the_verdicts_are_those_of_the_library(ask: Ask, library: Generator) -> None:
-    checks = check([record_of(record["id"]) for record in RECORDS], TEXTS, checker=library.checker)
+    checks = check([Record.of(SILICON)] * len(TEXTS), TEXTS, checker=library.checker)
     answers = ask.answers("check", *RECORDS)
     for answer, checked in zip(answers, checks, strict=True):
         expected = checked.as_dict()
@@ -125,13 +74,12 @@ def test_the_verdicts_are_those_of_the_library(ask: Ask, library: Generator) -> 
         assert answer["invented_spans"] == expected["invented"]
         rounded = [row | {"said": pytest.approx(row["said"], abs=2e-4)} for row in expected["triples"]]
         assert answer["triples"] == rounded
-    assert min(answer["risk"] for answer in answers[1:]) > answers[0]["risk"] + 0.1
 
 
 def test_the_details_of_the_strict_check_are_those_of_the_library(ask: Ask, library: Generator) -> None:
     text = "Silicon (Si) was found in 1824 \U0001f9ea by Bob Bob."
     (answer,) = ask.answers("check", SILICON | {"text": text})
-    check = library.checker.check(record_of("Si"), text)
+    check = library.checker.check(Record.of(SILICON), text)
     assert answer["faults"] == list(check.faults) and answer["invented"] == ["1824", "Bob"]
     symbol, category = answer["values"]
     assert (symbol["predicate"], symbol["how"], text[symbol["start"] : symbol["end"]]) == ("symbol", "literal", "Si")

@@ -19,6 +19,7 @@ from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.sharded.shards import Shard
 from tests.command import Run
 from tests.processes import free_ports
+from tests.unit.cli_write.examples import parsed
 
 RECORDS = sorted((r for r in elements_records("dev") if len(r.triples) > 1), key=lambda r: len(r.triples))[:3]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -48,19 +49,15 @@ def texts(tuned_generator: Generator) -> list[Generation]:
     return [best for best, *_ in tuned_generator.generate(RECORDS)]
 
 
-def plans_of(answers: list[dict[str, Any]]) -> list[list[tuple[str, float]]]:
-    return [[(plan["plan"], plan["log_probability"]) for plan in answer["plans"]] for answer in answers]
-
-
 def test_the_command_plans_and_writes_as_the_library(
     run: Run, tuned: Path, tuned_generator: Generator, texts: list[Generation]
 ) -> None:
     Path("in.jsonl").write_text("\n".join(json.dumps(record.as_dict()) for record in RECORDS))
-    outputs = [run(name, tuned, "-i", "in.jsonl")[1] for name in ("plan", "generate")]
-    planned, written = ([json.loads(line) for line in output.splitlines()] for output in outputs)
-    library = tuned_generator.planner.plan(RECORDS, 5)
-    assert plans_of(planned) == [[(str(best.plan), best.log_probability) for best in plans] for plans in library]
-    assert [answer["search"] for answer in planned] == [plans[0].search for plans in library]
+    planned, written = (parsed(run(name, tuned, "-i", "in.jsonl")[1]) for name in ("plan", "generate"))
+    for answer, plans in zip(planned, tuned_generator.planner.plan(RECORDS, 5), strict=True):
+        expected = [(str(best.plan), best.log_probability) for best in plans]
+        assert [(plan["plan"], plan["log_probability"]) for plan in answer["plans"]] == expected
+        assert answer["search"] == plans[0].search
     assert written == [text.as_dict() for text in texts]
 
 
@@ -91,16 +88,14 @@ def test_sampled_plans_differ_by_seed_and_are_repeatable(library: Generator) -> 
 
 @pytest.fixture
 def source(run: Run) -> str:
-    """A file of five records, an invalid line, and a record with too many triples."""
-    lines = [json.dumps(record.as_dict()) for record in list(elements_records("dev"))[:5]]
+    """A file of five records, one with an unknown predicate, an invalid line, and a record with too many triples."""
+    first, *records = [record.as_dict() for record in list(elements_records("dev"))[:5]]
+    first["triples"].append([first["triples"][0][0], "crystalStructure", "diamond cubic"])
+    lines = [json.dumps(record) for record in (first, *records)]
     lines.insert(2, "{no json")
     lines.insert(4, json.dumps({"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}))
     Path("records.jsonl").write_text("\n".join(lines))
     return "records.jsonl"
-
-
-def objects(path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 def without_numbers(line: dict[str, Any]) -> dict[str, Any]:
@@ -113,12 +108,12 @@ def test_ask_writes_what_generate_writes(run: Run, endpoint: str, source: str, b
     # No text of an untrained model passes the check.
     code, out, err = run("ask", endpoint, *options, "-o", "asked.jsonl", "--verify", "off")
     assert (code, out, "2 of 7 records rejected" in err) == (0, "", True)
-    rejects = objects("asked.jsonl.rejects.jsonl")
+    rejects = parsed(Path("asked.jsonl.rejects.jsonl").read_text())
     assert [(reject["line"], reject["id"]) for reject in rejects] == [(3, None), (None, "long")]
     assert "99 triples" in rejects[1]["reason"]
     assert run("generate", bundle, "verify=off", *options, "-o", "generated.jsonl")[0] == 0
-    asked, generated = objects("asked.jsonl"), objects("generated.jsonl")
-    assert len(asked) == 10
+    asked, generated = (parsed(Path(name).read_text()) for name in ("asked.jsonl", "generated.jsonl"))
+    assert len(asked) == 10 and asked[0]["unknown_predicates"] == ["crystalStructure"]
     assert list(map(without_numbers, asked)) == list(map(without_numbers, generated))
     assert [line["score"] for line in asked] == pytest.approx([line["score"] for line in generated], abs=1e-3)
 
