@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from ray.exceptions import TaskCancelledError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import LogConfig, ServeConfig, TracingConfig
@@ -154,43 +154,34 @@ def test_planners_and_generators_log_in_the_format_of_the_ingress(monkeypatch: p
     assert json.loads(stream.getvalue())["replica"] == "r9"
 
 
-async def failing(scope: Scope, receive: Receive, send: Send) -> None:
-    raise RuntimeError
-
-
-async def silent(scope: Scope, receive: Receive, send: Send) -> None:
-    return
-
-
-async def cancelled_by_serve(scope: Scope, receive: Receive, send: Send) -> None:
-    raise TaskCancelledError
-
-
-async def half_sent(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"half", "more_body": True})
-    raise RuntimeError
-
-
-async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
-    await asyncio.Event().wait()
-
-
 GONE = (499, False)
+START = {"type": "http.response.start", "status": 200, "headers": []}
+HALF = {"type": "http.response.body", "body": b"half", "more_body": True}
 
 
 @pytest.mark.parametrize(
-    ("app", "end"),
-    [(failing, (500, True)), (silent, GONE), (cancelled_by_serve, GONE), (half_sent, (200, False)), (waiting, GONE)],
+    ("sent", "error", "end"),
+    [
+        ([], RuntimeError(), (500, True)),
+        ([START, HALF], RuntimeError(), (200, False)),
+        ([], asyncio.CancelledError(), GONE),
+        ([], TaskCancelledError(), GONE),  # cancelled by Serve
+        ([], None, GONE),
+    ],
 )
 @asynchronous
-async def test_disconnections_are_logged_as_499_and_errors_as_500(app: ASGIApp, end: Any, log: Log) -> None:
+async def test_disconnections_are_logged_as_499_and_errors_as_500(
+    sent: list[Message], error: BaseException | None, end: tuple[int, bool], log: Log
+) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        for message in sent:
+            await send(message)
+        if error is not None:
+            raise error
+
     server = Server()
-    task = asyncio.create_task(RequestContext(app, PATHS)(scope(), server.receive, server.send))
-    await asyncio.wait({task}, timeout=0.05)
-    task.cancel()
     with suppress(RuntimeError, TaskCancelledError, asyncio.CancelledError):
-        await task
+        await RequestContext(app, PATHS)(scope(), server.receive, server.send)
     assert [(line["status"], line["complete"]) for line in log() if "status" in line] == [end]
 
 

@@ -259,17 +259,13 @@ def test_a_replica_is_replaced_if_records_and_the_self_test_fail(
     run(planner.check_health())
 
 
-def test_a_missing_gpu_is_an_error(serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(BundleError, match="1 GPUs are configured, but torch finds none"):
-        GeneratorReplica(replace(serve_config, generator=replace(serve_config.generator, gpus=1.0)))
-
-
 @pytest.mark.parametrize(("cpus", "threads"), [(2.0, 2), (0.25, 1)])
-def test_torch_uses_one_thread_per_cpu(
+def test_torch_uses_one_thread_per_cpu_and_a_missing_gpu_is_an_error(
     serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch, cpus: float, threads: int
 ) -> None:
     numbers: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", numbers.append)
-    PlannerReplica(replace(serve_config, planner=replace(serve_config.planner, cpus=cpus)))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(BundleError, match="1 GPUs are configured, but torch finds none"):
+        GeneratorReplica(replace(serve_config, generator=replace(serve_config.generator, cpus=cpus, gpus=1.0)))
     assert numbers == [threads]
