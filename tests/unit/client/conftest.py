@@ -9,7 +9,7 @@ import pytest
 
 from agggen_platform.client import Client, Retry, transport
 
-URL = "http://127.0.0.1:8000"
+URL = "http://127.0.0.1:8000/agggen/"  # with a prefix
 QUICK = Retry(attempts=4, first_wait=0.001, longest_wait=0.002)
 RECORD = {"id": "a", "triples": [["Aromi", "food", "English"]]}
 
@@ -64,9 +64,6 @@ class Script:
 
     def header(self, name: str) -> list[str | None]:
         return [request.headers.get(name) for request in self.requests]
-
-    def ids(self) -> list[list[str | None]]:
-        return [[record.get("id") for record in records_in(request)] for request in self.requests]
 
 
 def answer_all(request: httpx.Request) -> httpx.Response:
