@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import csv
 
 from agggen.corpora.prepared import write_records
 from agggen.datasets import read_file
@@ -30,6 +29,15 @@ TRIPLES = [["Aromi", "food", "English"]]
 def shards_of(source: Path, work: Path, shard_rows: int = 4) -> list[Shard]:
     files = prepare_inputs(find_inputs(str(source), shard_rows), Folder(str(work)))
     return plan_shards(files, shard_rows, "texts/{}.parquet")
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".csv":
+        path.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
 
 
 def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
@@ -177,12 +185,7 @@ def test_a_valid_row_with_the_id_of_an_earlier_one_is_a_duplicate(
     name: str, rows: list[dict[str, Any]], duplicate: int, tmp_path: Path
 ) -> None:
     path = tmp_path / name
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    elif path.suffix == ".csv":
-        path.write_text("\n".join(["ID,year", *(f"{row['ID']},{row['year']}" for row in rows)]))
-    else:
-        path.write_text("\n".join(map(json.dumps, rows)))
+    write_rows(path, rows)
     (shard,) = shards_of(path, tmp_path / "work")
     first = duplicate - (1 if rows[0] in INVALID else duplicate)
     position = f"row {first}" if name == "in.parquet" else f"line {first + 1 + (name == 'in.csv')}"
@@ -267,16 +270,13 @@ def test_input_that_cannot_be_read(name: str, content: bytes | pa.Table | None, 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
 def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / f"in.{kind}"
-    table = pa.table({"id": ["a", "b"], "subject": ["s", "t"], "predicate": ["p", "p"], "object": ["o", "o"]})
-    write = {"jsonl": lambda: write_jsonl(path, numbered_records(3)), "csv": lambda: csv.write_csv(table, path)}
-    write["parquet"] = lambda: write_records(path, numbered_records(3), "x", "dev")
-    write[kind]()
+    path, rows = tmp_path / f"in.{kind}", [{"id": name, "year": 1979} for name in "ab"]
+    write_rows(path, rows)
     inputs = find_inputs(str(path), 4)
     files = prepare_inputs(inputs, Folder(str(tmp_path / "work")))
     (shard,) = plan_shards(files, 4, "texts/{}.parquet")
     check_inputs_unchanged(inputs)
-    write[kind]()  # the same size, at another time
+    write_rows(path, rows)  # the same size, at another time
     with pytest.raises(JobError, match="changed while it was read"):
         check_inputs_unchanged(inputs)
     if kind == "jsonl":
@@ -302,12 +302,11 @@ def test_memory_does_not_grow_with_the_input(kind: str, tmp_path: Path) -> None:
     peaks = []
     for count in (1000, 8000):
         path = tmp_path / f"{count}.{kind}"
-        if kind == "csv":
-            lines = (f"{number % (count // 2)},Aromi,p{number},o" for number in range(count))
-            path.write_text("id,subject,predicate,object\n" + "\n".join(lines))
-        else:
-            lines = (json.dumps({"id": str(number), "triples": TRIPLES}) for number in range(count))
-            path.write_text("\n".join(lines))
+        rows: list[dict[str, Any]] = [{"id": str(number), "triples": TRIPLES} for number in range(count)]
+        if kind == "csv":  # two rows per record, far apart
+            row = {"subject": "Aromi", "object": "o"}
+            rows = [row | {"id": str(n % (count // 2)), "predicate": f"p{n}"} for n in range(count)]
+        write_rows(path, rows)
         tracemalloc.start()
         shards_of(path, tmp_path / f"work-{count}", 64)
         peaks.append(tracemalloc.get_traced_memory()[1])
