@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import threading
 from pathlib import Path
 from unittest.mock import patch
@@ -14,7 +13,8 @@ from agggen.generation.generator import Generator
 from agggen.records import Record
 from agggen_platform.cli import records as cli_records
 from tests.command import Run, check_refused
-from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT, RESTAURANTS, TWO_PARTS, json_lines, parsed
+from tests.unit.cli_write.examples import RESTAURANTS, TWO_PARTS, json_lines, parsed
+from tests.unit.storage.test_storage import files_of_at_most
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,12 @@ def test_an_invalid_output(run: Run, bundle: Path, records: Path, output: str, c
     assert records.read_bytes() == before
 
 
-def test_a_full_disk_is_exit_code_5_and_leaves_no_file(bundle: Path, records: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", *COMMAND]  # simulates a full disk
-    done = subprocess.run(
-        [*limited, "plan", str(bundle), "-i", str(records), "-o", str(folder / "out.jsonl")],
-        env=ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 5
-    assert f"cannot write {folder / 'out.jsonl'}: it exceeds the largest file size here" in done.stderr
-    assert list(folder.iterdir()) == []
+def test_a_full_disk_is_exit_code_5_and_leaves_no_file(run: Run, bundle: Path, records: Path) -> None:
+    with files_of_at_most(0):
+        result = run("plan", bundle, "-i", records, "-o", "out/out.jsonl")
+    message = f"cannot write {Path('out/out.jsonl').resolve()}: it exceeds the largest file size here"
+    check_refused(result, 5, message)
+    assert list(Path("out").iterdir()) == []
 
 
 def test_a_pipe_is_written_to_and_not_replaced(run: Run, bundle: Path, tmp_path: Path) -> None:
