@@ -12,7 +12,7 @@ from agggen_platform.cli.facts import bracketed
 from agggen_platform.cli.main import main
 from agggen_platform.cli.shards import shard_progress
 from agggen_platform.sharded.driver import Progress
-from tests.command import Run, check_refused, check_succeeds
+from tests.command import Run, check_succeeds
 from tests.unit.facts.role_notation import sentence
 
 
@@ -52,13 +52,22 @@ def test_a_corpus_of_the_catalogue_is_written_as_parquet(toy_home: Path, tmp_pat
         (("prepare", "e2e", "--out", "x", "--split", "tset"), "error: e2e has no split 'tset'; it has train, dev"),
         (("prepare", "e2e"), "Missing option '--out'"),
         (("corpora", "fetsch"), "No such command 'fetsch'"),
+        (("facts", "inspect"), "either texts in quotes, or --corpus"),
+        (("facts", "inspect", "A text.", "--corpus", "elements"), "either texts in quotes, or --corpus"),
+        (("facts", "inspect", "A text.", "--record", "x"), "--record needs --corpus"),
+        (("facts", "inspect", "--corpus", "elements", "--record", "x"), "elements dev has no record 'x'"),
+        (("facts", "inspect", "A text.", "--facts", "nope"), "'facts.source' must be 'embedded', 'allennlp'"),
+        (("facts", "inspect", "A text.", "facts.level=half"), "'facts.level' must be 'paper'"),
+        (("facts", "inspect", "A text.", "--facts", "allennlp"), "needs an archive"),
     ],
 )
 def test_an_invalid_call_is_one_message_and_exit_code_2(
     toy_home: Path, run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     code, out, err = run(*arguments)
-    assert (code, out, message in err) == (2, "", True)
+    assert (code, out) == (2, "")
+    *_, last = err.splitlines()
+    assert last.lower().startswith("error: ") and message in last
 
 
 @pytest.mark.parametrize(
@@ -170,19 +179,3 @@ def test_a_frame_in_an_argument_keeps_its_position() -> None:
     inner = "(lies (ARG1 Oslo) , (R-ARG1 which) (V lies) (ARGM-LOC in Norway))"
     assert bracketed(nested) == f"(S (lives (ARG0 Ann -LRB- 30 -RRB-) (V lives) (ARGM-LOC in {inner})) .)"
     assert bracketed(sentence("No verb .")) == "(S No verb .)"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "either texts in quotes, or --corpus"),
-        (("A text.", "--corpus", "elements"), "either texts in quotes, or --corpus"),
-        (("A text.", "--record", "x"), "--record needs --corpus"),
-        (("--corpus", "elements", "--record", "x"), "elements dev has no record 'x'"),
-        (("A text.", "--facts", "nope"), "'facts.source' must be 'embedded', 'allennlp'"),
-        (("A text.", "facts.level=half"), "'facts.level' must be 'paper'"),
-        (("A text.", "--facts", "allennlp"), "needs an archive"),
-    ],
-)
-def test_invalid_arguments_are_refused(arguments: tuple[str, ...], message: str, run: Run) -> None:
-    check_refused(run("facts", "inspect", *arguments), 2, message)

@@ -87,43 +87,33 @@ def test_a_json_file_with_rows_is_data_and_not_a_preset(run: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "status", "begun", "message"),
     [
-        (("elemnts",), "no preset is called 'elemnts'; did you mean elements?"),
-        (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
-        (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
-        (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs is not a folder of this machine"),
+        (["elemnts"], 2, False, "no preset is called 'elemnts'; did you mean elements?"),
+        (["tiny.yaml", "training.baseline.epochs=-1"], 2, False, "epochs must be at least 0, not -1"),
+        (["tiny.yaml", "--name", "a/b"], 2, False, "the run name 'a/b' must be letters, digits"),
+        (["tiny.yaml", "--runs", "s3://models/runs"], 2, False, "s3://models/runs is not a folder of this machine"),
+        (["tiny.yaml", "corpus.name=corpsu"], 2, False, "error: no corpus 'corpsu'"),
+        (
+            ["tiny.yaml", "corpus.train=tarin"],
+            2,
+            False,
+            "error: the folder corpus has no split 'tarin'; it has dev, tr",
+        ),
+        (["tiny.yaml", "corpus.name=empty"], 2, False, "error: the folder empty has no prepared corpus"),
+        (["tiny.yaml", "facts.source=corpus"], 2, True, "has a reference without facts; set facts.source=embedded"),
+        (["tiny.yaml", "training.baseline.learning_rate=1e30"], 4, True, "smaller learning_rate"),
     ],
 )
-def test_an_invalid_configuration_is_one_line_and_exit_code_2(
-    run: Run, folder: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    code, out, err = run("--runs", str(tmp_path / "runs"), *arguments)
-    assert (code, out) == (2, "")
-    last = err.splitlines()[-1]
-    assert last.startswith("error: ")
-    assert message in last
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("setting", "status", "message"),
-    [
-        ("corpus.name=corpsu", 2, "error: no corpus 'corpsu'"),
-        ("corpus.train=tarin", 2, "error: the folder corpus has no split 'tarin'; it has dev, train"),
-        ("corpus.name=empty", 2, "error: the folder empty has no prepared corpus"),
-        ("facts.source=corpus", 2, "has a reference without facts; set facts.source=embedded"),
-        ("training.baseline.learning_rate=1e30", 4, "smaller learning_rate"),
-    ],
-)
-def test_unusable_data_are_exit_code_2_and_a_loss_that_is_not_finite_4(
-    run: Run, folder: Path, setting: str, status: int, message: str
+def test_invalid_settings_and_data_are_exit_code_2_and_a_loss_that_is_not_finite_4(
+    run: Run, folder: Path, tmp_path: Path, arguments: list[str], status: int, begun: bool, message: str
 ) -> None:
     (folder / "empty").mkdir(exist_ok=True)
-    code, out, err = run("tiny.yaml", setting)
+    code, out, err = run("--runs", str(tmp_path / "runs"), *arguments)
     assert (code, out) == (status, "")
-    assert err.splitlines()[-1].startswith("error: ")
-    assert message in err
+    last = err.splitlines()[-1]
+    assert last.startswith("error: ") and message in last
+    assert (tmp_path / "runs").exists() == begun
 
 
 def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,19 +33,21 @@ def test_a_module_has_a_docstring_and_less_than_400_lines(path: Path) -> None:
     assert text.count("\n") < 400
 
 
-def test_the_library_does_not_import_the_platform(tmp_path: Path) -> None:
-    names = [".".join(path.relative_to(REPO).with_suffix("").parts) for path in modules(REPO / "agggen")]
-    names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
-    heavy = ["ray", "mlflow", "boto3", "fastapi", "typer", "rich", "optuna", "agggen_platform"]
+LIBRARY = [".".join(path.relative_to(REPO).with_suffix("").parts) for path in modules(REPO / "agggen")]
+LIBRARY = [name.removesuffix(".__init__") for name in LIBRARY if not name.endswith("__main__")]
+
+
+@pytest.mark.parametrize(
+    ("names", "heavy"),
+    [
+        (LIBRARY, ["ray", "mlflow", "boto3", "fastapi", "typer", "rich", "optuna", "agggen_platform"]),
+        (["agggen_platform.cli.main"], ["torch", "mlflow", "ray", "pyarrow", "pydantic", "numpy", "sklearn"]),
+    ],
+    ids=["the library", "the start of the command line"],
+)
+def test_nothing_heavy_is_imported_by(names: list[str], heavy: list[str], tmp_path: Path) -> None:
     code = f"import importlib, sys\nfor n in {names}: importlib.import_module(n)\n"
     done = python_without((), code + f"print([n for n in {heavy} if n in sys.modules])", tmp_path)
-    assert done.stdout == "[]\n", done.stderr
-
-
-def test_the_command_line_starts_without_heavy_imports(tmp_path: Path) -> None:
-    heavy = ["torch", "mlflow", "ray", "pyarrow", "pydantic", "numpy", "sklearn"]
-    code = f"import sys, agggen_platform.cli.main\nprint([n for n in {heavy} if n in sys.modules])"
-    done = python_without((), code, tmp_path)
     assert done.stdout == "[]\n", done.stderr
 
 
