@@ -1,23 +1,28 @@
-"""`agggen sweep`: invalid sweeps, identity, number of concurrent trials, registration."""
+"""`agggen sweep`: spaces, invalid sweeps, identity, number of concurrent trials, registration."""
 
+import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from agggen.bundle import Bundle
-from agggen.config import load_config
+from agggen.config import load_config, preset_names
+from agggen.errors import ConfigError
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.registry import Registry, resolve
-from agggen_platform.sweep.config import MEASURES, SPACES, SweepConfig, parse_space
+from agggen_platform.sweep.config import MEASURES, SPACES, SweepConfig, check_space, parse_space, trial_config
 from agggen_platform.sweep.job import _identity
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.sweep.trials import trials_at_once
 from agggen_platform.training.job import train_job
-from tests.command import Run, command
+from tests.command import Run, check_refused
 from tests.processes import free_ports
 from tests.unit.registry.examples import empty_registry, save_model
 from tests.unit.training.toy import config_of, write_corpus
@@ -26,16 +31,10 @@ SWEEP = ("sweep", "elements", "tracking.patience_seconds=5", "--name", "s", "--t
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
+def swept(run: Run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command where a sweep in the folder `there` has finished its only trial."""
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
     settings = load_config(SweepConfig, "predicate-sizes", ["trials=1"], SPACES)
     identity = _identity(load_config(JobConfig, "elements"), settings)
     space = parse_space(settings.space)
@@ -44,30 +43,30 @@ def run(
     study.report_evaluation(0, "joint", 1, 2.0)
     study.complete(0, str(save_model(tmp_path / "there" / "s-t000" / "bundle", 1)), "s-t000", 1.0)
     shutil.copy(empty_registry(tmp_path_factory.getbasetemp()), tmp_path / "there" / "mlflow.db")
-    return command(capsys)
+    return partial(run, *SWEEP)
 
 
-def test_the_note_names_a_registry_that_is_not_the_default(run: Run, tmp_path: Path) -> None:
+def test_the_note_names_a_registry_that_is_not_the_default(swept: Run, tmp_path: Path) -> None:
     uri, bundle = f"sqlite:///{tmp_path / 'there' / 'mlflow.db'}", tmp_path / "there" / "s-t000" / "bundle"
-    code, out, err = run(*SWEEP)
+    code, out, err = swept()
     assert (code, out.splitlines()[-1]) == (0, str(bundle))
     hint = f"see: agggen models show agggen/1 --registry {uri}"
     assert f"Trial 0 is registered as agggen/1, alias candidate; {hint}" in err
     assert resolve("models:/agggen@candidate", uri=uri) == str(bundle)
 
     Registry(uri).set_alias("agggen", "candidate", Registry(uri).add_version("agggen", "elsewhere", {}).number)
-    code, _, err = run(*SWEEP)
+    code, _, err = swept()
     assert code == 0
     assert f"Trial 0 is already agggen/1; {hint}" in err
     assert Registry(uri).aliases("agggen") == {"candidate": "2"}
 
 
 def test_a_failed_registration_still_prints_the_table_and_the_bundle(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    swept: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "there" / "s-t000" / "bundle"
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"postgresql://ann:secret@127.0.0.1:{free_ports(1)[0]}/mlflow")
-    code, out, err = run(*SWEEP)
+    code, out, err = swept()
     assert code == 8
     assert out.splitlines()[1].startswith("0\tfinished\t2")
     assert out.splitlines()[-1] == str(bundle)
@@ -79,14 +78,9 @@ def test_a_failed_registration_still_prints_the_table_and_the_bundle(
 
 
 def test_training_reports_exactly_the_measures_of_a_sweep(tmp_path: Path) -> None:
-    reported: list[tuple[str, ...]] = []
-    train_job(
-        config_of(write_corpus(tmp_path / "toy"), epochs=1),
-        "one",
-        runs_dir=tmp_path,
-        on_evaluation=lambda event: reported.append(tuple(sorted(event.metrics))) is not None,
-    )
-    assert set(reported) == {MEASURES}
+    evaluated = Mock(return_value=False)
+    train_job(config_of(write_corpus(tmp_path / "toy"), epochs=1), "one", runs_dir=tmp_path, on_evaluation=evaluated)
+    assert {tuple(sorted(call.args[0].metrics)) for call in evaluated.call_args_list} == {MEASURES}
 
 
 SETTINGS = load_config(SweepConfig, "rates", (), SPACES)
@@ -136,18 +130,9 @@ def test_a_sweep_from_another_start_has_another_identity(tmp_path: Path, monkeyp
         (["elements", "cluster.address=ray://head:10001"], "cannot run through Ray Client (ray://head:10001)"),
     ],
 )
-def test_an_invalid_sweep_is_refused_before_it_begins(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, out, err = command(capsys)("sweep", *arguments)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "no run was started"
+def test_an_invalid_sweep_is_refused_before_it_begins(run: Run, arguments: list[str], message: str) -> None:
+    check_refused(run("sweep", *arguments), 2, message)
+    assert not list(Path().glob("runs/*/tracking.jsonl")), "no run was started"
 
 
 def cpus(*nodes: float) -> list[dict[str, float]]:
@@ -183,8 +168,80 @@ def test_a_cluster_without_room_for_one_trial_is_refused() -> None:
         trials_at_once(ClusterConfig(gpus_per_worker=1), cpus(8))
 
 
-def test_a_store_may_be_the_folder_of_runs(run: Run, tmp_path: Path) -> None:
+def test_a_store_may_be_the_folder_of_runs(swept: Run, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "there")
     for url in ("there", tmp_path / "link"):
-        code, _, err = run(*SWEEP, f"storage.url={url}")
+        code, _, err = swept(f"storage.url={url}")
         assert code == 0, err
+
+
+# --- spaces ---
+
+
+@pytest.mark.parametrize("name", preset_names(SPACES))
+@pytest.mark.parametrize("preset", ["elements", "e2e", "webnlg"])
+def test_every_named_space_fits_every_preset(name: str, preset: str) -> None:
+    settings = load_config(SweepConfig, name, presets_package=SPACES)
+    check_space(parse_space(settings.space), load_config(JobConfig, preset))
+
+
+def test_each_kind_of_dimension_is_parsed() -> None:
+    described = {
+        "model.width": {"choice": [64, 128]},
+        "model.layers": {"int": [1, 4]},
+        "model.dropout": {"uniform": [0, 0.5]},
+        "training.joint.learning_rate": {"log_uniform": [1e-4, 1e-2]},
+    }
+    assert parse_space(described) == {
+        "model.width": CategoricalDistribution((64, 128)),
+        "model.layers": IntDistribution(1, 4),
+        "model.dropout": FloatDistribution(0.0, 0.5),
+        "training.joint.learning_rate": FloatDistribution(1e-4, 1e-2, log=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        ({}, "space is empty"),
+        ({"model.width": {"choose": [1]}}, "must be one of {choice: [...]}"),
+        ({"model.width": {"choice": []}}, "space, 'model.width', choice []: The `choices` must contain"),
+        ({"model.width": {"int": [1, 2.5]}}, "the values must be two whole numbers"),
+        ({"model.dropout": {"uniform": [0.5]}}, "space, 'model.dropout', uniform [0.5]: not enough values"),
+        ({"model.dropout": {"log_uniform": [0, 1]}}, "`low > 0` must hold for `log=True`"),
+        ({"model.predicat_dim": {"choice": [8]}}, "did you mean 'model.predicate_dim'?"),
+        ({"cluster.workers": {"choice": [1]}}, "unknown key 'cluster.workers'"),
+        ({"model.width": {"choice": [64, "wide"]}}, "'model.width' must be a valid integer, not 'wide'"),
+        ({"model.width": {"uniform": [64, 128.5]}}, "'model.width' must be a valid integer, not 64.0"),
+        ({"model.width": {"choice": [128, 130]}}, "heads"),
+        ({"model": {"choice": [1]}}, "'model' is a section"),
+        ({"training.joint.epochs": {"int": [-1, 3]}}, "epochs must be at least 0, not -1"),
+    ],
+)
+def test_an_invalid_space_is_refused(described: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        check_space(parse_space(described), load_config(JobConfig, "elements"))
+
+
+def test_a_trials_configuration_changes_only_the_given_values() -> None:
+    config = load_config(JobConfig, "elements", ["cluster.workers=2", "corpus.limit=9", 'storage.url="s3://b/runs"'])
+    result = trial_config(config, {"model.predicate_dim": 8, "training.joint.learning_rate": 0.1 + 0.2})
+    assert (result.model.predicate_dim, result.training.joint.learning_rate) == (8, 0.1 + 0.2)
+    assert (result.cluster, result.storage, result.corpus) == (config.cluster, config.storage, config.corpus)
+    assert trial_config(config, {}) == config
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trials=0", "trials must be at least 1"),
+        ("metric=dev_loss", "metric must be one of baseline/dev_loss, baseline/dev_seconds, joint/dev_loss"),
+        ("metric=joint/bleu", "metric must be one of "),
+        ("asha.grace=0", "grace must be at least 1"),
+        ("asha.factor=1", "factor at least 2"),
+        ("trails=3", "did you mean 'trials'?"),
+    ],
+)
+def test_settings_of_a_sweep_are_checked(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_config(SweepConfig, "rates", [override], SPACES)

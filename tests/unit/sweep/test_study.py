@@ -1,6 +1,8 @@
 """The study without Ray: resumption after kills, with a real journal; successive halving."""
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,41 +49,29 @@ def suggested(study: Study) -> Suggestion:
     return suggestion
 
 
-class Killed(Exception):
-    """The driver was killed."""
+def drive(study: Study, calls: int = 10**6) -> list[int]:
+    """Runs one trial at a time until all have ended or, as if killed, for `calls` calls of the study; their numbers."""
+    numbers: list[int] = []
 
-
-class Driver:
-    """Runs one trial at a time; raises `Killed` after `steps` calls of the study."""
-
-    def __init__(self, study: Study, steps: int = 10**6) -> None:
-        self.study, self.steps = study, steps
-        self.suggestions: list[Suggestion] = []
-
-    def _step(self) -> None:
-        if not self.steps:
-            raise Killed
-        self.steps -= 1
-
-    def run(self) -> None:
+    def run() -> Iterator[None]:
+        """Pauses before each call."""
         while True:
-            self._step()
-            suggestion = self.study.next()
-            if suggestion is None:
+            yield
+            if (suggestion := study.next()) is None:
                 return
-            self.suggestions.append(suggestion)
-            self._trial(suggestion)
+            numbers.append(number := suggestion.number)
+            reported = len(study.trials()[number].intermediate_values)
+            # Training resumes from a checkpoint, so an evaluation after it is reported again.
+            for stage, epoch, loss in list(losses(suggestion))[max(0, reported - 1) :]:
+                yield
+                if study.report_evaluation(number, stage, epoch, loss):
+                    break
+            else:
+                yield
+                study.complete(number, f"bundle-{number}", f"run-{number}", 1.0)
 
-    def _trial(self, suggestion: Suggestion) -> None:
-        number = suggestion.number
-        reported = len(self.study.trials()[number].intermediate_values)
-        # Training resumes from a checkpoint, so an evaluation after it is reported again.
-        for stage, epoch, loss in list(losses(suggestion))[max(0, reported - 1) :]:
-            self._step()
-            if self.study.report_evaluation(number, stage, epoch, loss):
-                return
-        self._step()
-        self.study.complete(number, f"bundle-{number}", f"run-{number}", 1.0)
+    deque(islice(run(), calls + 1), maxlen=0)
+    return numbers
 
 
 def outcome(study: Study) -> list[tuple[Any, ...]]:
@@ -91,7 +81,7 @@ def outcome(study: Study) -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
     study = opened(tmp_path_factory.mktemp("uninterrupted"))
-    Driver(study).run()
+    drive(study)
     return outcome(study)
 
 
@@ -103,14 +93,9 @@ def test_a_driver_that_is_killed_repeatedly_ends_with_the_same_study(
     while (study := opened(tmp_path)).remaining:
         assert study.remaining == 14 - len(study.trials(*ENDED))
         cut_off = [trial.number for trial in study.trials(TrialState.RUNNING)]
-        driver = Driver(study, every)
-        try:
-            driver.run()
-        except Killed:
-            processes += 1
-        first = [suggestion.number for suggestion in driver.suggestions[: len(cut_off)]]
-        assert first == cut_off
-        continued += len(first)
+        assert drive(study, every)[: len(cut_off)] == cut_off
+        processes += 1
+        continued += len(cut_off)
     assert processes >= 2
     assert continued
     assert outcome(study) == uninterrupted
@@ -150,23 +135,23 @@ def test_concurrent_trials_are_all_resumed_in_order(tmp_path: Path) -> None:
 
 
 def test_a_larger_budget_extends_a_sweep_and_a_smaller_one_runs_nothing(tmp_path: Path) -> None:
-    Driver(opened(tmp_path, settings(trials=3))).run()
+    drive(opened(tmp_path, settings(trials=3)))
     assert opened(tmp_path, settings(trials=2)).next() is None
     more = opened(tmp_path, settings(trials=5))
     assert more.remaining == 2
-    Driver(more).run()
+    drive(more)
     assert [trial.number for trial in more.trials(*ENDED)] == [0, 1, 2, 3, 4]
 
 
 def test_an_incomplete_line_and_a_lock_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    Driver(opened(tmp_path, settings(trials=2))).run()
+    drive(opened(tmp_path, settings(trials=2)))
     journal = tmp_path / JOURNAL
     complete = journal.read_bytes()
     journal.write_bytes(complete + complete.splitlines()[-1][:20])
     journal.with_name(f"{JOURNAL}.lock").symlink_to(journal)
     repeated = opened(tmp_path, settings(trials=3))
     assert journal.read_bytes().startswith(complete)
-    Driver(repeated).run()
+    drive(repeated)
     assert len(opened(tmp_path, settings(trials=3)).trials(*ENDED)) == 3
 
 
