@@ -42,11 +42,14 @@ def test_prepare_reports_on_the_data_and_writes_a_corpus(run: Run) -> None:
 
 def test_a_model_is_trained_evaluated_and_used_on_a_file(run: Run) -> None:
     command = ("train", "films.csv", *COLUMNS, *TINY)
-    code, out, err = run(*command, "max_reject_share=0")
-    assert code == 2 and "films.csv: 1 of 13 records were rejected" in err
+    code, out, err = run(*command)
+    assert code == 2 and "films.csv: 1 of 13 records were rejected (7.7%, at most 5.0%" in err
     code, out, err = run(*command, "max_reject_share=0.1")
     assert code == 0 and out.startswith(str(Path("runs/films-").absolute())), err
-    assert "1 invalid records of films.csv are left out" in err
+    rejects = Path(out.strip()).with_name("rejects.jsonl")
+    assert f"1 invalid records of films.csv are left out; see {rejects}" in err
+    (reject,) = parsed(rejects.read_text(encoding="utf-8"))
+    assert (reject["file"], reject["line"], reject["id"]) == ("films.csv", 14, "99")
     model = load_model(out.strip())
     assert model.predicates == ("year",)
     code, repeated, err = run(*command, "max_reject_share=0.1")

@@ -1,6 +1,7 @@
-"""Data of a training job: rejected records and texts are reported."""
+"""Data of a training job: rejects, settings of an earlier run, and examples in the run's folder (written once)."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,37 +11,20 @@ from typing import Any
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError
+from agggen.errors import AggGenError, ConfigError, StoppedError
 from agggen.facts.clauses import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
-from agggen.run import CorpusConfig
-from agggen.training.data import check_unchanged
-from agggen.training.events import TrainingEvent
+from agggen.run import Prepared, prepare
+from agggen.training.batches import fingerprint
+from agggen.training.data import Data, check_unchanged
 from agggen_platform.job_config import JobConfig
+from agggen_platform.storage.errors import StorageError
+from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import data_of, train_job
+from agggen_platform.training.prepared import load_or_prepare, read_prepared
+from tests.unit.model.enumeration import random_example
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
-
-
-def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, invalid_rows: int) -> JobConfig:
-    """A job on a catalogue corpus in whose training split `invalid_rows` of 20 rows are invalid."""
-    (home / "e2e").mkdir()
-    good = ['"name[Blue Door], food[Thai]",Blue Door is Thai.', '"name[Mill], food[Polish]",Mill serves Polish food.']
-    rows = [*(good[number % 2] for number in range(20 - invalid_rows)), *['"?",Bad.'] * invalid_rows]
-    (home / "e2e" / "trainset.csv").write_text("\n".join(["mr,ref", *rows]) + "\n", encoding="utf-8")
-    (home / "e2e" / "devset.csv").write_text("\n".join(["mr,ref", *good]) + "\n", encoding="utf-8")
-    monkeypatch.setenv("AGGGEN_DATA_HOME", str(home))
-    return replace(config_of(home, epochs=1), corpus=CorpusConfig(name="e2e"))
-
-
-def test_invalid_rows_are_reported_and_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = replace(catalogue(tmp_path, monkeypatch, invalid_rows=1), max_reject_share=0.5)
-    messages: list[str] = []
-    train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append)
-    path = tmp_path / "runs" / "r" / "rejects.jsonl"
-    assert messages == [f"1 invalid records of e2e/train are left out; see {path}"]
-    (reject,) = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    assert (Path(reject["file"]).name, reject["line"]) == ("trainset.csv", 21)
 
 
 class Short(SentenceSegmenter):
@@ -52,19 +36,15 @@ class Short(SentenceSegmenter):
         return super().segment(texts)
 
 
-def test_a_text_that_cannot_be_segmented_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_cannot_be_segmented_is_reported(
+    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
-    config = replace(config_of(write_corpus(tmp_path / "toy")), max_reject_share=0.5)
+    config = replace(config, max_reject_share=0.5)
     messages: list[str] = []
-    stopped: list[str] = []
-
-    def stop(event: TrainingEvent) -> bool:
-        stopped.append(event.stage)
-        return len(stopped) == 1
-
     with pytest.raises(StoppedError):
-        train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append, on_evaluation=stop)
-    path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", str(tmp_path / "toy")
+        train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append, on_evaluation=lambda event: True)
+    path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", config.corpus.name
     assert messages == [f"1 texts of {toy}/{split} are left out; see {path}" for split in ("train", "dev")]
     rejects = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     reason = "reference 1: AggGenError: a text is too long for the model"
@@ -73,7 +53,7 @@ def test_a_text_that_cannot_be_segmented_is_reported(tmp_path: Path, monkeypatch
         {"file": f"{toy}/dev", "line": None, "id": "Strada", "reason": reason},
     ]
     messages.clear()
-    assert train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append, on_evaluation=stop).trained
+    assert train_job(config, "r", runs_dir=tmp_path / "runs", report=messages.append).trained
     assert len(messages) == 2, "a resumed run must report the same texts"
 
 
@@ -106,6 +86,96 @@ def test_runs_differ_in_settings_that_affect_the_result(
         check_unchanged(before, now, "the run r", "another --name")
 
 
-def test_too_many_invalid_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CorpusError, match=r"e2e/train: 3 of .* records were rejected .*at most 5\.0%.* the first"):
-        data_of(catalogue(tmp_path, monkeypatch, invalid_rows=3))
+# --- prepared examples ---
+
+
+def content(prepared: Prepared) -> tuple[object, ...]:
+    """All parts of the prepared data, for comparison."""
+    encoder = prepared.encoder
+    described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
+    return *described, list(prepared.train), list(prepared.dev), prepared.segmenter, prepared.n_replayed
+
+
+DATA = Data(RECORDS[:6], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1", replay=RECORDS[6:8])
+
+
+def test_examples_are_read_unchanged(config: JobConfig, tmp_path: Path) -> None:
+    written, place = load_or_prepare(Folder(str(tmp_path)), config, DATA)
+    read = read_prepared(Folder(str(tmp_path)), place)
+    expected = prepare(config, DATA.train, DATA.dev, replay=DATA.replay)
+    assert content(read) == content(written) == content(expected)
+    assert fingerprint(read.train) == fingerprint(expected.train), "checkpoints would be incompatible"
+    assert read.train[0].required, "the toy corpus must have constraints"
+
+
+def test_every_example_is_read_unchanged(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = prepare(config, DATA.train, DATA.dev)
+    masks = {"required": (1 << 23, 0), "forbidden": (0, 5)}
+    odd = replace(random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), **masks)
+    bare = replace(random_example(4, 2, []), facts=())
+    examples = Prepared(written.encoder, [odd, bare], written.dev, "a segmenter")
+    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: examples)
+    _, place = load_or_prepare(Folder(str(tmp_path)), config, DATA)
+    assert content(read_prepared(Folder(str(tmp_path)), place)) == content(examples)
+
+
+def test_a_worker_stores_examples_in_less_than_100_bytes_of_python_objects(
+    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = prepare(config, DATA.train, DATA.dev)
+    many = replace(written, train=[*written.train] * 250)
+    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: many)
+    _, place = load_or_prepare(Folder(str(tmp_path)), config, DATA)
+    tracemalloc.start()
+    read = read_prepared(Folder(str(tmp_path)), place)
+    traced, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert traced < 100 * len(many.train)
+    assert read.train[-2:] == [written.train[-2], written.train[-1]]
+    with pytest.raises(IndexError):
+        read.train[len(many.train)]
+
+
+def test_the_path_of_examples_depends_on_exactly_what_affects_them(config: JobConfig, tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+
+    def place(changed: JobConfig, data: Data = DATA) -> str:
+        return load_or_prepare(folder, changed, data)[1]
+
+    same = [
+        config,
+        replace(config, training=replace(config.training, seed=9)),
+        replace(config, model=replace(config.model, width=16)),
+    ]
+    others = [
+        replace(config, facts=replace(config.facts, source="clauses")),
+        replace(config, facts=replace(config.facts, constraints="none")),
+        replace(config, text=replace(config.text, min_count=2)),
+        replace(config, corpus=replace(config.corpus, limit=3)),
+        replace(config, model=replace(config.model, max_group_size=2)),
+    ]
+    assert len({place(case) for case in same}) == 1
+    places = {place(case) for case in [config, *others]}
+    data = [
+        replace(DATA, fingerprints={"toy/train": "13"}),
+        replace(DATA, segmenter="sentences-2"),
+        replace(DATA, replay=RECORDS[7:8]),
+    ]
+    assert len(places | {place(config, case) for case in data}) == len(others) + 4
+
+
+def test_an_incomplete_folder_is_written_again_and_damaged_examples_are_refused(
+    config: JobConfig, tmp_path: Path
+) -> None:
+    folder = Folder(str(tmp_path))
+    _, place = load_or_prepare(folder, config, DATA)
+    folder.delete(f"{place}/encoder.json")  # written last
+    written, _ = load_or_prepare(folder, config, DATA)
+    assert content(read_prepared(folder, place)) == content(written)
+    whole = folder.read(f"{place}/train.parquet")
+    assert whole is not None
+    folder.write(f"{place}/train.parquet", whole[:-1] + b"?")
+    with pytest.raises(StorageError, match=r"train\.parquet is damaged"):
+        read_prepared(folder, place)
+    with pytest.raises(StorageError, match=r"does not exist on this node; set storage\.url"):
+        read_prepared(folder, "prepared/nowhere")

@@ -1,7 +1,6 @@
 """Distillation: subsets of records, consensus texts of teachers, and training of the student."""
 
 import itertools
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from agggen_platform.distillation import Distillation
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from tests.command import Run
+from tests.unit.cli_write.examples import json_lines
 
 TRIPLES = st.builds(Triple, st.sampled_from("ABC"), st.sampled_from(["p", "q", "r"]), st.sampled_from("ABCDE"))
 RECORDS = st.lists(
@@ -120,8 +120,7 @@ def records(tmp_path: Path) -> Path:
     large = Record("large", tuple(Triple("Gold", f"use-{number}", "jewellery") for number in range(MAX_TRIPLES + 1)))
     splits = [data.train[0], large, *data.train[1:8]], data.dev[:3]
     for split, members in zip(("train", "dev"), splits, strict=True):
-        lines = [json.dumps(record.as_dict()) for record in members]
-        (tmp_path / f"few.{split}.jsonl").write_text("".join(line + "\n" for line in lines))
+        json_lines(tmp_path / f"few.{split}.jsonl", [record.as_dict() for record in members])
     return tmp_path / "few.{train,dev}.jsonl"
 
 
@@ -173,7 +172,7 @@ def test_the_folder_of_texts_depends_on_all_that_affects_them() -> None:
 def test_teachers_without_an_accepted_text_are_refused(run: Run) -> None:
     for split in ("train", "dev"):
         triples = [["Aspirin", "treats", "pain"], ["Aspirin", "sold as", "tablets"]]
-        Path(f"strange.{split}.jsonl").write_text(json.dumps({"id": split, "triples": triples}) + "\n")
+        json_lines(Path(f"strange.{split}.jsonl"), [{"id": split, "triples": triples}])
     code, out, err = run("distill", "elements", "strange.{train,dev}.jsonl", "--actors", 0)
     assert (code, out) == (2, "") and "the check accepts" in err
 

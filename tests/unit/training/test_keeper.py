@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -85,14 +86,10 @@ def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) ->
 
 @pytest.mark.parametrize("at_end", [False, True])
 def test_a_checkpoint_that_could_not_be_stored_is_an_error_of_the_next_save_or_at_the_end(
-    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, at_end: bool
+    store: CheckpointStore, at_end: bool
 ) -> None:
     """Otherwise a stopped run would report a checkpoint that is not stored."""
-
-    def fail(*_: object) -> SavedCheckpoint:
-        raise StorageError("the bucket is gone")
-
-    monkeypatch.setattr(store, "save", fail)
+    store.save = Mock(side_effect=StorageError("the bucket is gone"))  # type: ignore[method-assign]
     with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(store, SINGLE_WORKER) as keeper:
         keeper.save(trainer())
         if at_end:

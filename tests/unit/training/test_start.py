@@ -1,7 +1,6 @@
 """Training from the weights of another run: same model as a run of both stages; incompatible starts."""
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,8 @@ from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import data_of, default_name, train_job
 from agggen_platform.training.prepared import load_or_prepare, read_prepared
-from tests.unit.training.toy import RECORDS, config_of, write_corpus
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
-    return config_of(write_corpus(tmp_path_factory.mktemp("start") / "toy"))
+from tests.unit.toy_training import same
+from tests.unit.training.toy import RECORDS
 
 
 def without_stage(config: JobConfig, stage: str, **training: Any) -> JobConfig:
@@ -39,16 +34,13 @@ def start(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_job(without_stage(config, "joint"), "plain", runs_dir=tmp_path_factory.mktemp("runs")).path
 
 
-def weights(path: Path) -> Mapping[str, torch.Tensor]:
-    return load_bundle(path).model.state_dict()
-
-
 def test_separate_runs_of_the_stages_train_the_same_model(config: JobConfig, start: Path, tmp_path: Path) -> None:
     both_stages = train_job(config, "whole", runs_dir=tmp_path)
     joint_run = train_job(from_start(config, start), "second", runs_dir=tmp_path)
-    expected, result = weights(both_stages.path), weights(joint_run.path)
-    assert all(torch.equal(expected[name], result[name]) for name in expected)
-    assert not torch.equal(weights(start)["embedding.weight"], result["embedding.weight"]), "no joint training"
+    result = joint_run.bundle.model.state_dict()
+    assert same(both_stages.bundle.model.state_dict(), result)
+    before = load_bundle(start).model.state_dict()
+    assert not torch.equal(before["embedding.weight"], result["embedding.weight"]), "no joint training"
     assert "start" in joint_run.bundle.sources and "start" not in both_stages.bundle.sources
     assert set(joint_run.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
 
@@ -73,9 +65,7 @@ def test_predicate_embeddings_of_another_size_are_not_taken(config: JobConfig, s
 def test_workers_read_the_same_start(config: JobConfig, start: Path, tmp_path: Path) -> None:
     folder, second_stage = Folder(str(tmp_path)), from_start(config, start)
     written, place = load_or_prepare(folder, second_stage, data_of(second_stage))
-    result = read_prepared(folder, place).start
-    assert result.keys() == written.start.keys()
-    assert all(torch.equal(result[name], written.start[name]) for name in result)
+    assert same(read_prepared(folder, place).start, written.start)
     other = replace(second_stage, model=replace(second_stage.model, predicate_dim=second_stage.model.predicate_dim + 3))
     assert load_or_prepare(folder, other, data_of(other))[1] != place, "the start was ignored"
 
