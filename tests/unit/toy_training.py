@@ -11,9 +11,8 @@ from torch import Tensor
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.training.callbacks import Callback, Metrics
-from agggen.training.distributed import WorkerGroup
 from agggen.training.loop import Stage, StageConfig, Trainer
-from tests.unit.model.enumeration import random_example, tiny_model
+from tests.unit.model.enumeration import random_example
 
 STAGES: tuple[Stage, ...] = ("baseline", "joint")
 TRAIN = [random_example(seed, 1 + seed % 3, [2 + seed % 3, 3]) for seed in range(14)]
@@ -74,16 +73,6 @@ def trainer(
 ) -> Trainer:
     arguments: dict[str, Any] = {"train": TRAIN, "dev": DEV, "seed": 5} | settings
     return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **arguments)
-
-
-def gradients(stage: Stage, indices: list[int], group: WorkerGroup) -> dict[str, Tensor]:
-    """The gradients of one update in float64, without dropout."""
-    model = tiny_model(seed=3, predicate_dropout=0.0)
-    training = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
-    update = training._prepare(indices, 0)
-    total, norm = training._update(update)
-    tensors = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    return tensors | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
 
 
 def weights(model: JointModel) -> dict[str, Tensor]:
