@@ -66,6 +66,7 @@ def test_frames_come_in_the_order_of_the_sentences(make: Make) -> None:
     [
         ("x " * 20 + "runs", "the sentence has 21 word pieces, but the model's maximum is 20", 1),
         ("ODD runs", "the model's tags are not a valid frame: .*BIO tag", 1),
+        ("KEY runs", "KeyError: 'KEY'", 1),
         ("DIE runs", "the AllenNLP worker died twice on this sentence: .* killed by SIGKILL", 3),
         ("HANG runs", "the AllenNLP worker died twice on this sentence: .* did not answer within 2 s", 3),
     ],
