@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -112,13 +113,12 @@ def test_sync_names_the_runs_that_cannot_be_sent(agggen: Run, track: Track, tmp_
         check_refused(agggen("sync", name, "--runs", tmp_path), 2, f"no run {name!r} in {tmp_path}; {advice}")
 
 
-def test_ui_has_no_password_on_the_command_line(agggen: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ui_has_no_password_on_the_command_line(agggen: Run, tmp_path: Path) -> None:
     uri = "postgresql://u:hunter2@db/x"
-    ran: list[tuple[list[str], dict[str, str]]] = []
-    monkeypatch.setattr(os, "execve", lambda _, words, variables: ran.append((words, variables)))
-    _, out, err = agggen("ui", "--uri", uri)
-    agggen("ui", "--runs", tmp_path, "--port", 5050)
-    (words, variables), (folder_words, folder_variables) = ran
+    with patch.object(os, "execve") as execve:
+        _, out, err = agggen("ui", "--uri", uri)
+        agggen("ui", "--runs", tmp_path, "--port", 5050)
+    (_, words, variables), (_, folder_words, folder_variables) = (call.args for call in execve.call_args_list)
     assert variables["MLFLOW_BACKEND_STORE_URI"] == uri
     assert "hunter2" not in " ".join(words) + out + err
     assert folder_variables["MLFLOW_BACKEND_STORE_URI"] == f"sqlite:///{tmp_path}/mlflow.db"
@@ -140,13 +140,6 @@ def test_sync_waits_only_once_for_an_unreachable_server(agggen: Run, tmp_path: P
 def test_sync_takes_a_password_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://u:hunter2@x/y")
     killed(Tracker("nonsense://x/y", "toys", "run", runs_dir=tmp_path))
-    uris: list[str] = []
-
-    def sender(_: Path, uri: str, *__: object, **___: object) -> None:
-        uris.append(uri)
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(runs_module, "Sender", sender)
-    with pytest.raises(ZeroDivisionError):
+    with patch.object(runs_module, "Sender", side_effect=ZeroDivisionError) as sender, pytest.raises(ZeroDivisionError):
         sync(find_runs(tmp_path), print)
-    assert uris == ["nonsense://u:hunter2@x/y"]
+    assert sender.call_args.args[1] == "nonsense://u:hunter2@x/y"
