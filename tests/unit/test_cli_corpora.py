@@ -1,6 +1,7 @@
 """Help, messages, exit codes and progress of the command; `agggen corpora` and `facts inspect`."""
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -80,14 +81,12 @@ def test_an_invalid_call_is_one_message_and_exit_code_2(
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_an_error_has_its_exit_code_and_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, run: Run, error: BaseException, code: int, message: str
-) -> None:
+def test_an_error_has_its_exit_code_and_no_traceback(run: Run, error: BaseException, code: int, message: str) -> None:
     def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(console, "print_table", refuse)
-    actual, out, err = run("corpora", "list")
+    with patch.object(console, "print_table", refuse):
+        actual, out, err = run("corpora", "list")
     assert (actual, out, err[: len(message) or None]) == (code, "", message)
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -141,13 +142,9 @@ def test_an_interrupted_run_resumes_exactly(
 
 
 def test_a_run_killed_before_writing_its_bundle_only_writes_it(
-    uninterrupted: tuple[agggen.Model, Counter[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: tuple[agggen.Model, Counter[str]], tmp_path: Path
 ) -> None:
-    def disk_full(*_: object) -> str:
-        raise OSError("no space left on device")
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
-        patch.setattr("agggen.api.save_bundle", disk_full)
+    with patch("agggen.api.save_bundle", side_effect=OSError("no space")), pytest.raises(OSError, match="no space"):
         run(tmp_path)
     model, updates = run(tmp_path)
     assert not updates and same_weights(model, uninterrupted[0])

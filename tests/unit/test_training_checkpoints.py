@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,7 +14,6 @@ from safetensors.torch import save_file
 
 from agggen.errors import TrainingError
 from agggen.model.joint import JointModel
-from agggen.training import checkpoints
 from agggen.training.callbacks import CheckpointEvery
 from agggen.training.checkpoints import FileCheckpointer, Snapshot, load_checkpoint
 from agggen.training.loop import Stage, StageConfig, Trainer
@@ -91,15 +91,10 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "baseline.safetensors"
 
 
-def test_checkpoints_are_written_atomically(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_written_atomically(checkpoint: Path) -> None:
     assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
     before = checkpoint.read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(checkpoints.os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with patch("os.fsync", side_effect=OSError("no space")), pytest.raises(OSError, match="no space"):
         Snapshot.of(trainer()).write(checkpoint)
     assert checkpoint.read_bytes() == before, "the previous checkpoint was changed"
 

@@ -144,13 +144,11 @@ def test_rollback_ignores_a_recorded_move_that_did_not_happen(three: list[Path])
 
 def test_an_alias_that_is_moved_during_the_checks_is_an_error(three: list[Path]) -> None:
     promote("agggen", "1")
-
-    def move(*_: object) -> list[str]:
-        Registry().set_alias("agggen", "champion", "3")
-        return []
-
-    expected = pytest.raises(RegistryError, match="agggen@champion is version 3, where version 1 was expected")
-    with patch("agggen_platform.registry.registration.smoke_test", move), expected:
+    moved = patch(
+        "agggen_platform.registry.registration.smoke_test",
+        lambda *_: Registry().set_alias("agggen", "champion", "3") or [],
+    )
+    with moved, pytest.raises(RegistryError, match="agggen@champion is version 3, where version 1 was expected"):
         promote("agggen", "2")
     assert champion() == "3"
 

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -44,10 +45,10 @@ def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         log.extend(f"read {split}" for split in splits or ())
         return load(source, splits=splits, **more)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as monkeypatch:
         for module in (evaluation, data):
-            patch.setattr(module, "load_dataset", logged)
-        patch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, so that nothing is logged
+            monkeypatch.setattr(module, "load_dataset", logged)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # an invalid store, so that nothing is logged
         work.reproduce(table, runs, (1, 2), (), False, log.append)
         yield runs, log
 
@@ -61,11 +62,9 @@ def runs(finished: tuple[Path, list[str]], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("nothing must be trained or evaluated again")
-
-    monkeypatch.setattr(work, "train_job", refuse)
-    monkeypatch.setattr(evaluation, "evaluate", refuse)
+    """Nothing must be trained or evaluated again."""
+    monkeypatch.setattr(work, "train_job", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(evaluation, "evaluate", Mock(side_effect=AssertionError))
 
 
 def record_of(table: Table, runs: Path, name: str) -> RunRecord:
@@ -105,24 +104,21 @@ def test_a_system_can_have_sentences_for_unknown_predicates(runs: Path, table: T
     assert reproduce(with_phrases, runs) == ["toy, seed 1: all 6 records exist"]
 
 
-def test_a_student_learns_from_texts_of_all_teachers(runs: Path, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    teachers: list[list[str]] = []
-
-    def write(distillation: Distillation, *_: object, **__: object) -> Dataset:
-        teachers.append([teacher.address for teacher in distillation.teachers])
-        return Dataset("written", {"train": RECORDS[:4], "dev": RECORDS[4:]})
-
-    monkeypatch.setattr(Distillation, "write", write)
+def test_a_student_learns_from_texts_of_all_teachers(runs: Path, table: Table) -> None:
+    written = Dataset("written", {"train": RECORDS[:4], "dev": RECORDS[4:]})
     student = System("agggen-student", "AggGen, distilled", "student")
     with_student = replace(table, systems=(*table.systems, student))
-    assert "Run toy-agggen-3" in reproduce(with_student, runs, seeds=(2,))
-    assert sorted(*teachers) == [str(runs / f"toy-agggen-{seed}" / "bundle") for seed in (1, 2, 3)]
+    with patch.object(Distillation, "write", autospec=True, return_value=written) as write:
+        assert "Run toy-agggen-3" in reproduce(with_student, runs, seeds=(2,))
+    write.assert_called_once()
+    addresses = sorted(teacher.address for teacher in write.call_args.args[0].teachers)
+    assert addresses == [str(runs / f"toy-agggen-{seed}" / "bundle") for seed in (1, 2, 3)]
     bundle = load_bundle(runs / "toy-student-2" / "bundle")
     assert bundle.sources["start"] == fingerprint(runs / "toy-agggen-2" / "bundle")
     assert bundle.config["training"]["seed"] == 2 and bundle.config["corpus"]["name"] == "written"
     record = record_of(with_student, runs, "agggen-student-2")
     assert record.bundle == fingerprint(runs / "toy-student-2" / "bundle")
-    assert reproduce(with_student, runs, seeds=(2,)) == ["toy, seed 2: all 6 records exist"] and len(teachers) == 1
+    assert reproduce(with_student, runs, seeds=(2,)) == ["toy, seed 2: all 6 records exist"]
 
 
 def test_a_new_default_of_inference_needs_no_training(
@@ -141,23 +137,18 @@ def test_a_new_default_of_inference_needs_no_training(
     assert settings["plan_weight"] == 0.125 != load_bundle(runs / "toy-agggen-1" / "bundle").inference.plan_weight
 
 
-def test_after_a_kill_between_report_and_record_it_resumes_at_the_record(
-    runs: Path, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_kill_between_report_and_record_it_resumes_at_the_record(runs: Path, table: Table) -> None:
     path = path_of(runs, "agggen-1")
     before = path.read_bytes()
     path.unlink()
     shutil.rmtree(runs / "toy-agggen-1" / "evaluation")
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(work, "write_record", killed)
+    killed = Mock(side_effect=KeyboardInterrupt)
+    with patch.object(work, "write_record", killed), pytest.raises(KeyboardInterrupt):
         reproduce(table, runs)
     assert not path.exists()
-    monkeypatch.setattr(evaluation, "evaluate", killed)
-    reproduce(table, runs)
+    with patch.object(evaluation, "evaluate", killed):
+        reproduce(table, runs)
     assert path.read_bytes() == before
 
 
