@@ -1,18 +1,14 @@
-"""Human plans: their notation, resolution to indices, and completion; unique names of predicates."""
+"""Human plans: their notation, resolution to indices; unique names of predicates."""
 
-from itertools import count, permutations
+from itertools import count
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import PlanError
-from agggen.planning import PlanDistribution, named_plan, resolve_plan
-from agggen.planning.bounded import beam_plans
-from agggen.planning.exact import k_best
+from agggen.planning import named_plan, resolve_plan
 from agggen.records import Plan, Record, Triple, unique_predicates
-from tests.unit.test_planning import aggregations_of, chain_score, make_scores
 
 
 @given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
@@ -61,28 +57,6 @@ def test_a_row_with_thousands_of_equal_predicates_is_named_in_linear_time() -> N
 
 NAMES = ("eatType", "near", "customer rating", "food", "area")
 RECORD = Record("r7", tuple(Triple("The Mill", name, "x") for name in NAMES))
-
-
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 5), largest=st.integers(1, 3), data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st.DataObject) -> None:
-    scores = make_scores(seed, n, largest)
-    order = tuple(np.random.default_rng(seed).permutation(n).tolist())
-    n_prefix = data.draw(st.integers(0, n), label="predicates in the prefix")
-    # Groups of a human prefix may be larger than L.
-    prefix = data.draw(st.sampled_from(aggregations_of(order[:n_prefix], 5)), label="prefix") if n_prefix else ()
-    level = data.draw(st.sampled_from([None, *range(1, min(largest, n) + 1)]), label="level")
-    continuations = [
-        continuation
-        for unused in permutations(order[n_prefix:])
-        for continuation in (aggregations_of(unused, level or largest) if unused else [()])
-    ]
-    best = sorted((-chain_score(scores, continuation, prefix), prefix + continuation) for continuation in continuations)
-    assert PlanDistribution(n, scores, level=level).complete(prefix) == best[0][1]
-    plans = k_best(scores.adjusted(level), 10, prefix)
-    assert [plan.states for plan in plans] == [plan for _, plan in best[:10]]
-    assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in best[:10]], abs=1e-12)
-    assert [plan.states for plan in beam_plans(scores.adjusted(level), 10, prefix, 10**6)] == [p.states for p in plans]
 
 
 def test_a_human_plan_is_resolved_and_named() -> None:

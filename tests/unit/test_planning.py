@@ -96,6 +96,28 @@ def test_ties_are_broken_lexicographically(seed: int, n: int, largest: int, k: i
     assert states_of(beam_plans(scores, k, width=10**6)) == [plan for _, plan in expected]
 
 
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 5), largest=st.integers(1, 3), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st.DataObject) -> None:
+    scores = make_scores(seed, n, largest)
+    order = tuple(np.random.default_rng(seed).permutation(n).tolist())
+    n_prefix = data.draw(st.integers(0, n), label="predicates in the prefix")
+    # Groups of a human prefix may be larger than L.
+    prefix = data.draw(st.sampled_from(aggregations_of(order[:n_prefix], 5)), label="prefix") if n_prefix else ()
+    level = data.draw(st.sampled_from([None, *range(1, min(largest, n) + 1)]), label="level")
+    continuations = [
+        continuation
+        for unused in permutations(order[n_prefix:])
+        for continuation in (aggregations_of(unused, level or largest) if unused else [()])
+    ]
+    best = sorted((-chain_score(scores, continuation, prefix), prefix + continuation) for continuation in continuations)
+    assert PlanDistribution(n, scores, level=level).complete(prefix) == best[0][1]
+    plans = k_best(scores.adjusted(level), 10, prefix)
+    assert [plan.states for plan in plans] == [plan for _, plan in best[:10]]
+    assert [plan.score for plan in plans] == pytest.approx([-score for score, _ in best[:10]], abs=1e-12)
+    assert [plan.states for plan in beam_plans(scores.adjusted(level), 10, prefix, 10**6)] == [p.states for p in plans]
+
+
 def order_log_probability(scores: PlanScores, order: tuple[int, ...]) -> float:
     total = float(scores.inside_start[order[0]])
     for position in range(1, len(order)):
