@@ -52,15 +52,11 @@ def test_the_pronoun_us_is_not_a_country_and_99_not_a_month() -> None:
     assert words("99/99/1999") == ("99", "99", "1999")
 
 
-def test_each_triple_is_aligned_to_the_fact_with_the_largest_overlap() -> None:
-    alignment = align(FIG, ["The Fig serves Thai food ", "near Cafe Rouge ", "and is not family friendly."])
-    assert alignment.fact_of == (0, 1, 2)
-    assert alignment.overlap[:2] == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
-
-
 @pytest.mark.parametrize(
     ("triples", "facts", "complete", "fact_of"),
     [
+        # the fact with the largest overlap
+        ([("Ann", "born", "Old Rome"), ("Ann", "food", "Thai")], "Rome has Thai food, |Old Rome.", True, (1, 0)),
         # ties: a mention of the subject decides, then the first fact
         ([("Ann", "born", "Rome"), ("Bob", "born", "Rome")], "Bob is of Rome, |so is Ann of Rome.", True, (1, 0)),
         ([("Ann", "born", "Rome"), ("Bob", "born", "Rome")], "She is of Rome, |he is of Rome.", True, (0, 0)),

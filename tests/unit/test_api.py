@@ -3,7 +3,6 @@
 import errno
 import json
 import re
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +15,10 @@ from agggen.config import load_config, preset_names
 from agggen.display import Results, group_labels, html
 from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, PlanError, RecordError, StoppedError
 from agggen.run import RunConfig
-from agggen.training.callbacks import Callback, Metrics
 from agggen.training.choice import config_for, preset_for
 from agggen.training.events import TrainingEvent
-from agggen.training.loop import Trainer
-from tests.bare import REPO, python_without
+from tests.bare import python_without
+from tests.unit.toy_training import Log
 from tests.unit.training import toy
 
 ABSENT = {"ray", "mlflow", "optuna", "boto3", "fastapi", "typer", "rich", "agggen_platform"}
@@ -87,20 +85,10 @@ except ImportError as error:
 # --- training ---
 
 
-class UpdateCounter(Callback):
-    def __init__(self, stop_at: int = 0) -> None:
-        self.updates, self.stop_at = 0, stop_at
-
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        self.updates += 1
-        if self.updates == self.stop_at:
-            trainer.stop_requested = True
-
-
 def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -> None:
-    count = UpdateCounter()
-    repeated = train(model.path.parent, callbacks=[count])
-    assert count.updates == 0 and repeated.predicates == model.predicates == ("area", "food")
+    log = Log()
+    repeated = train(model.path.parent, callbacks=[log])
+    assert not log.events and repeated.predicates == model.predicates == ("area", "food")
     assert repeated.generate(RECORD) == model.generate(RECORD)
     assert agggen.load_model(model.path.parent).path == agggen.load_model(str(model.path)).path == model.path
 
@@ -109,7 +97,7 @@ def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -
 def stopped(tmp_path: Path) -> Path:
     """The folder of a stopped run."""
     with pytest.raises(StoppedError):
-        train(tmp_path, callbacks=[UpdateCounter(stop_at=1)])
+        train(tmp_path, callbacks=[Log(stop_at=1)])
     return tmp_path
 
 
@@ -140,7 +128,7 @@ def test_a_run_continued_on_a_full_disk_keeps_its_settings(stopped: Path, monkey
 
     monkeypatch.setattr(Path, "write_text", on_full_disk)
     with pytest.raises(StoppedError):
-        train(stopped, callbacks=[UpdateCounter(stop_at=1)])
+        train(stopped, callbacks=[Log(stop_at=2)])
     assert (stopped / "run.json").read_text(encoding="utf-8") == settings
 
 
@@ -309,18 +297,6 @@ def test_texts_of_any_system_are_scored() -> None:
         assert float(of_rows["bleu"]) == pytest.approx(100) and "values_whole" in of_rows
     with pytest.raises(AggGenError, match="unknown protocol 'plan'"):
         agggen.score(["a"], ["b"], protocol="plan")
-
-
-def test_the_five_lines_of_the_readme_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", (REPO / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    small = SETTINGS | {"corpus": {"limit": 10}}
-    monkeypatch.setattr(agggen, "train", partial(agggen.train, **small), raising=False)
-    monkeypatch.setattr(agggen, "evaluate", partial(agggen.evaluate, limit=2), raising=False)
-    exec(block, {})
-    assert "plain/bleu = " in capsys.readouterr().out and (tmp_path / "runs" / "elements" / "bundle").is_dir()
 
 
 def test_tables_have_the_columns_of_all_results() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -18,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from agggen import bundle as bundle_module
 from agggen.api import load_model
 from agggen.bundle import (
     FILES,
@@ -38,20 +38,14 @@ from agggen.errors import BundleError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
 from agggen.files import save_tensors
 from agggen.generation.generator import InferenceConfig
-from agggen.records import Record, Reference, Triple
 from agggen.run import RunConfig
 from agggen.verification.learning import learn
 from agggen_platform.serving.config import ServeConfig, serve_settings
 from agggen_platform.serving.target import find_target
 from tests.command import Run
 from tests.tiny_models import tiny_bundle
+from tests.unit.registry.examples import RECORDS
 
-RECORDS = [
-    Record(
-        "a", (Triple("Oda", "birthPlace", "Bergen"), Triple("Oda", "age", "41")), (Reference("Oda (41), of Bergen."),)
-    ),
-    Record("b", (Triple("Nils", "birthPlace", "Ålesund"),), (Reference("Nils is from Ålesund, they say."),)),
-]
 EVERY_FILE = (*FILES, "manifest.json")
 
 
@@ -91,6 +85,7 @@ def test_the_round_trip_of_a_bundle_is_lossless(tmp_path: Path) -> None:
     bundle = small_bundle()
     name = save_bundle(tmp_path / "runs" / "model", bundle)
     assert name == fingerprint(tmp_path / "runs" / "model")
+    assert (tmp_path / "runs" / "model").stat().st_mode & 0o055 == 0o055, "other users cannot read it"
     loaded = load_bundle(str(tmp_path / "runs" / "model"))
     before, after = bundle.model.state_dict(), loaded.model.state_dict()
     assert before.keys() == after.keys() and all(torch.equal(before[key], after[key]) for key in before)
@@ -104,19 +99,6 @@ def test_the_round_trip_of_a_bundle_is_lossless(tmp_path: Path) -> None:
     assert loaded.generator().generate(RECORDS, n_best=3) == bundle.generator().generate(RECORDS, n_best=3)
 
 
-def test_a_fingerprint_identifies_the_content(saved: Path, tmp_path: Path) -> None:
-    assert save_bundle(tmp_path / "again", small_bundle()) == fingerprint(saved)
-    other = small_bundle()
-    with torch.no_grad():
-        other.model.output_bias[0] += 1e-6
-    assert save_bundle(tmp_path / "other", other) != fingerprint(saved)
-
-
-def test_a_bundle_has_no_other_files_and_other_users_can_read_it(saved: Path) -> None:
-    assert saved.stat().st_mode & 0o055 == 0o055
-    assert sorted(path.name for path in saved.iterdir()) == sorted(EVERY_FILE)
-
-
 # --- saving ---
 
 
@@ -126,20 +108,10 @@ def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("failure", ["weights", "config", "rename"])
-def test_a_failed_save_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
+@pytest.mark.parametrize("failing", ["safetensors.torch.save_file", "agggen.bundle.json.dumps", "os.rename"])
+def test_a_failed_save_leaves_no_files(tmp_path: Path, failing: str) -> None:
     bundle = small_bundle()
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError("no space left on device")
-
-    if failure == "config":
-        bundle = replace(bundle, config={"a": object()})
-    elif failure == "weights":
-        monkeypatch.setattr("safetensors.torch.save_file", fail)
-    else:
-        monkeypatch.setattr(bundle_module.os, "rename", fail)
-    with pytest.raises((OSError, TypeError)):
+    with patch(failing, side_effect=OSError("no space left on device")), pytest.raises(OSError, match="no space"):
         save_bundle(tmp_path / "model", bundle)
     assert list(tmp_path.iterdir()) == []
 

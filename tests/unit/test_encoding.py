@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agggen.alignment import hard_constraints
 from agggen.corpora.rejects import Reject
-from agggen.encoding import UNKNOWN_PREDICATE, Constraints, Encoder, segmented, training_examples
+from agggen.encoding import UNKNOWN_PREDICATE, Constraints, Encoder, segmented
 from agggen.errors import BundleError, RecordError
 from agggen.facts.clauses import SentenceSegmenter
 from agggen.facts.config import segmenter
@@ -171,11 +171,3 @@ def test_a_segmenter_replaces_facts_and_keeps_the_rest(name: str) -> None:
     facts = [[fact.text for fact in reference.facts or ()] for r in records for reference in r.references]
     assert [len(pieces) > 1 for pieces in facts] == [True, False, True]
     assert ["".join(pieces) for pieces in facts] == [TEXT, "Oda is here.", TEXT]
-
-
-def test_every_reference_is_an_example(encoder: Encoder) -> None:
-    two = Record("two", record().triples, (*record().references, Reference("Oda lives in Ulm.")))
-    examples = list(training_examples([record(), Record("none", record().triples), two], encoder, "release"))
-    assert [example.id for example in examples] == ["oda", "two", "two"]
-    assert [len(example.facts) for example in examples] == [3, 3, 1]
-    assert examples[0] == encoder.example(record(), FACTS, "release")

@@ -6,13 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agggen.config import as_overrides
-from agggen.records import Record
 from agggen_platform.extras import EXTRAS
 from tests.bare import REPO, python_without
-from tests.tiny_models import save_tiny_bundle
 from tests.unit.training import toy
 
 ABSENT = {"ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "psutil", "httpx", "fastapi"}
@@ -97,9 +93,9 @@ NEEDS_RAY = [
 ]
 
 
-def test_other_commands_name_the_extra_to_install(tmp_path: Path, trained: Path) -> None:
-    commands = [command.format(bundle=trained) for command in NEEDS_RAY]
-    bulk = f"bulk {trained} places.jsonl --out texts --endpoint http://127.0.0.1:1"
+def test_other_commands_name_the_extra_to_install(tmp_path: Path, bundle: Path) -> None:
+    commands = [command.format(bundle=bundle) for command in NEEDS_RAY]
+    bulk = f"bulk {bundle} places.jsonl --out texts --endpoint http://127.0.0.1:1"
     results = results_of([*commands, "ask http://127.0.0.1:1", bulk], tmp_path)
     for command, (code, out, err) in results.items():
         extra = "serve" if command.startswith(("ask", "serve")) or "--endpoint" in command else "ray"
@@ -108,12 +104,6 @@ def test_other_commands_name_the_extra_to_install(tmp_path: Path, trained: Path)
         assert re.search(rf"error: .* not installed: pip install 'agggen\[{extra}\]'", last), (command, err)
         assert "Traceback" not in err
     assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "no run was started"
-
-
-@pytest.fixture
-def trained(tmp_path: Path) -> Path:
-    record = Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"]], "references": ["Aromi serves Thai food."]})
-    return save_tiny_bundle(tmp_path / "model", [record])
 
 
 def test_the_tested_extras_are_those_of_pyproject() -> None:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -16,11 +17,12 @@ import pytest
 from agggen_platform.ray_cluster import ClusterError, check_reachable, connected
 from tests.processes import free_ports
 
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
+
 
 @pytest.fixture
 def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without a cluster; returns the file in which Ray stores the address of the last one."""
-    pytest.importorskip("ray", reason="Ray is not installed")
     if any("gcs_server" in (process.info["name"] or "") for process in psutil.process_iter(["name"])):
         pytest.skip("a Ray cluster runs on this machine, and auto finds it")
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
@@ -70,13 +72,9 @@ def test_an_address_without_a_cluster_is_an_error_within_seconds(
 
 
 def test_a_cluster_that_starts_too_slowly_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
-
-    def slow(**_: object) -> None:
-        raise Exception("The current node timed out during startup.\nMore of it.")  # what Ray 2.60 raises
-
+    slow = Exception("The current node timed out during startup.\nMore of it.")  # what Ray 2.60 raises
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", slow)
+    monkeypatch.setattr(ray, "init", Mock(side_effect=slow))
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
     with (
         pytest.raises(ClusterError, match=r"does not start: The current node timed out during startup\.$"),
@@ -87,7 +85,6 @@ def test_a_cluster_that_starts_too_slowly_is_an_error(monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_a_local_cluster_has_a_token_of_its_own() -> None:
-    pytest.importorskip("ray", reason="Ray is not installed")
     code = """
 import os
 from agggen_platform.ray_cluster import connected
@@ -105,16 +102,18 @@ with connected("local", cpus=1) as cluster:
     assert not os.path.exists(path)  # deleted at the end of the process
 
 
-def test_ray_serve_has_the_used_client_methods() -> None:
-    pytest.importorskip("ray", reason="Ray is not installed")
+def test_ray_has_the_used_names() -> None:
     from ray.serve._private.client import ServeControllerClient
+
+    from agggen_platform.ray_private import startup_errors
 
     for name in ("http_config", "deploy_apps", "get_serve_details", "wait_for_proxies_serving"):
         assert hasattr(ServeControllerClient, name), name
+    assert all(issubclass(error, Exception) for error in startup_errors())
 
 
 def test_ray_tune_copies_no_credentials_to_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    tune = pytest.importorskip("ray.tune", reason="Ray is not installed")
+    from ray import tune
     from ray.tune.execution.class_cache import _ActorClassCache
 
     from agggen_platform.ray_private import keep_credentials_from_trials
@@ -125,10 +124,3 @@ def test_ray_tune_copies_no_credentials_to_trials(monkeypatch: pytest.MonkeyPatc
     copied = _ActorClassCache().get(tune.Trainable)._default_options["runtime_env"]["env_vars"]
     assert "RAY_CHDIR_TO_TRIAL_DIR" in copied
     assert not [name for name in copied if name.startswith("AWS_")]
-
-
-def test_ray_train_has_the_used_startup_errors() -> None:
-    pytest.importorskip("ray", reason="Ray is not installed")
-    from agggen_platform.ray_private import startup_errors
-
-    assert all(issubclass(error, Exception) for error in startup_errors())
