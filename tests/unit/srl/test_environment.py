@@ -47,13 +47,11 @@ def test_the_folder_is_in_the_cache_by_default(empty_machine: Path, monkeypatch:
         ("AGGGEN_SRL_ENV", "~/there", empty_machine / "there"),
     ):
         monkeypatch.setenv(name, value)
-        with pytest.raises(AllenNLPError, match=f"no environment for AllenNLP in {expected}; create one with"):
+        with pytest.raises(AllenNLPError, match=f"no environment for .* in {expected}; create one with `python3.10 -m"):
             find_environment()
 
 
 def test_an_existing_environment_is_used_and_missing_packages_are_named(tmp_path: Path) -> None:
-    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; create one with `python3.10 -m"):
-        find_environment(tmp_path / "none")
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.touch()

@@ -50,7 +50,10 @@ def suggested(study: Study) -> Suggestion:
 
 
 def drive(study: Study, calls: int = 10**6) -> list[int]:
-    """Runs one trial at a time until all have ended or, as if killed, for `calls` calls of the study; their numbers."""
+    """Runs one trial at a time until all have ended or, as if killed, for `calls` calls of the study.
+
+    Returns the numbers of the trials.
+    """
     numbers: list[int] = []
 
     def run() -> Iterator[None]:

@@ -139,29 +139,20 @@ def test_a_worker_stores_examples_in_less_than_100_bytes_of_python_objects(
 def test_the_path_of_examples_depends_on_exactly_what_affects_them(config: JobConfig, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
 
-    def place(changed: JobConfig, data: Data = DATA) -> str:
-        return load_or_prepare(folder, changed, data)[1]
+    def place(section: str, **values: Any) -> str:
+        """The path for other values of a section of the configuration or of the data."""
+        if section == "data":
+            return load_or_prepare(folder, config, replace(DATA, **values))[1]
+        part = replace(getattr(config, section), **values)
+        return load_or_prepare(folder, replace(config, **{section: part}), DATA)[1]
 
-    same = [
-        config,
-        replace(config, training=replace(config.training, seed=9)),
-        replace(config, model=replace(config.model, width=16)),
-    ]
+    same = {place("data"), place("training", seed=9), place("model", width=16)}
     others = [
-        replace(config, facts=replace(config.facts, source="clauses")),
-        replace(config, facts=replace(config.facts, constraints="none")),
-        replace(config, text=replace(config.text, min_count=2)),
-        replace(config, corpus=replace(config.corpus, limit=3)),
-        replace(config, model=replace(config.model, max_group_size=2)),
+        *(place("facts", source="clauses"), place("facts", constraints="none"), place("text", min_count=2)),
+        *(place("corpus", limit=3), place("model", max_group_size=2), place("data", replay=RECORDS[7:8])),
+        *(place("data", fingerprints={"toy/train": "13"}), place("data", segmenter="sentences-2")),
     ]
-    assert len({place(case) for case in same}) == 1
-    places = {place(case) for case in [config, *others]}
-    data = [
-        replace(DATA, fingerprints={"toy/train": "13"}),
-        replace(DATA, segmenter="sentences-2"),
-        replace(DATA, replay=RECORDS[7:8]),
-    ]
-    assert len(places | {place(config, case) for case in data}) == len(others) + 4
+    assert len(same) == 1 and len({*others} - same) == len(others)
 
 
 def test_an_incomplete_folder_is_written_again_and_damaged_examples_are_refused(
