@@ -3,8 +3,6 @@
 Records and options are skipped (`SkipValidation`) and validated one by one afterwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches

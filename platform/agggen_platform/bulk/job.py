@@ -1,13 +1,10 @@
 """The driver of a bulk generation job: plans shards, runs workers, publishes the output."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
@@ -20,9 +17,7 @@ from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.sharded import driver
 from agggen_platform.storage.critics import open_critic, resolve_critic
 from agggen_platform.storage.folder import Folder
-
-if TYPE_CHECKING:
-    from agggen_platform.tracking import Tracker
+from agggen_platform.tracking import Tracker
 
 Progress = driver.Progress[Counts]
 

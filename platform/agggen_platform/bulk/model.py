@@ -1,7 +1,5 @@
 """The configuration of a bulk generation job, its fingerprint, its bundle and its critic."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Converts JSON objects and table rows to rows of `record_schema`; an invalid item becomes a row with an ``error``."""
 
-from __future__ import annotations
-
 import io
 import json
 import tempfile

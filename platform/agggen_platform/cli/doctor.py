@@ -1,7 +1,5 @@
 """`agggen doctor`: finds problems that would stop a job on this machine, and prints remedies."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 ``AGGGEN_DEBUG=1`` also prints the traceback of an error.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

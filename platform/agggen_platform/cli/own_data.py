@@ -1,7 +1,5 @@
 """Data for the other commands: options that name columns, `agggen prepare`, and `agggen corpora`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature

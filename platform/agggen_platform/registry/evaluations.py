@@ -4,8 +4,6 @@ An evaluation contains the scores of a report of `agggen evaluate`. Two evaluati
 fingerprint of the records, protocol, and signature of the metric are equal.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile
@@ -13,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from agggen.bundle import Bundle
 from agggen.config import flatten
@@ -62,7 +60,7 @@ class Evaluation:
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Evaluation:
+    def from_json(cls, text: str) -> Self:
         values = json.loads(text)
         values["scores"] = {name: (value, signature) for name, (value, signature) in values["scores"].items()}
         return cls(**values)

@@ -9,8 +9,6 @@
 After an interruption, the same call resumes. The test split is read only after all models of the seed are trained.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

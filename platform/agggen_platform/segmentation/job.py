@@ -1,13 +1,11 @@
 """The driver of a segmentation job: plans shards, runs workers, publishes the output."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,9 +32,7 @@ from agggen_platform.sharded.shards import (
 )
 from agggen_platform.sharded.worker import WORK_FOLDER, FinishedShard, PartFile
 from agggen_platform.storage.folder import Folder
-
-if TYPE_CHECKING:
-    from agggen_platform.tracking import Tracker
+from agggen_platform.tracking import Tracker
 
 Progress = driver.Progress[Counts]
 FORMAT = 4  # part of the fingerprint; incremented when a code change alters the result of the same job

@@ -1,7 +1,5 @@
 """The endpoint's configuration, which every replica receives: its bundle, replicas, limits and access."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import re

@@ -3,14 +3,12 @@
 Ray Data transfers only descriptions of shards; actors read rows from the store and write output to the store.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from agggen.errors import AggGenError
 from agggen_platform.metrics import ShardMetrics
@@ -18,9 +16,7 @@ from agggen_platform.sharded.config import JobError, ShardedConfig
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import C, FinishedShard, Worker, with_attempts
 from agggen_platform.storage.folder import Folder
-
-if TYPE_CHECKING:
-    from agggen_platform.tracking import Tracker
+from agggen_platform.tracking import Tracker
 
 _SECONDS_BETWEEN_METRICS = 10.0
 _log = logging.getLogger(__name__)

@@ -5,8 +5,6 @@ environment. A worker process runs it in a separate environment with allennlp an
 with venv and ``requirements.txt``, or with another tool such as conda.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ runs as a worker process in a separate environment (``environment.py``). The ver
 source (default: the tagger that ships with agggen) or, as in AllenNLP's predictor, by a spaCy model if configured.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -4,8 +4,6 @@ If a response is lost, the event is sent again. This is harmless: MLflow drops a
 value, and all other calls are idempotent.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

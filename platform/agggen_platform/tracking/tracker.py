@@ -10,8 +10,6 @@ The same name in the same folder continues the same run. Models are logged as pl
 flavour, MLflow would unpickle it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -22,19 +20,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from agggen.config import Scalar
 from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
+from agggen.records import Plan, Record
 from agggen_platform.extras import is_installed
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.origin import masked, masked_value, origin, without_credentials
 from agggen_platform.tracking.sender import Sender
 from agggen_platform.tracking.store import reason
-
-if TYPE_CHECKING:
-    from agggen.records import Plan, Record
 
 _TEXTS_FILE = "texts.json"
 _RUN_NAME = re.compile(r"\w[\w.\-]*")

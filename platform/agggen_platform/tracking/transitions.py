@@ -1,13 +1,11 @@
 """A model's transition probabilities between predicates, as a table for MLflow."""
 
-from __future__ import annotations
-
 import csv
 import io
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from agggen.bundle import Bundle
+import torch
+
+from agggen.bundle import Bundle
 
 COLUMNS = ("last", "relation", "next", "probability")
 _LIMIT = 5  # rows for each predicate and relation
@@ -18,8 +16,6 @@ def transitions_table(bundle: Bundle) -> str:
 
     Probabilities are for a record that has every predicate of the model once.
     """
-    import torch
-
     parameters = bundle.model.transitions
     names = list(bundle.encoder.predicates)[1:]  # index 0 is for predicates that training never saw
     text = io.StringIO()

@@ -3,8 +3,6 @@
 Workers send events and messages to the job through the actor `RunCoordinator`; `WorkerMonitor` handles the messages.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

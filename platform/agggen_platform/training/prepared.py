@@ -8,8 +8,6 @@
 KEY is a hash of all data and settings that affect the examples; a resumed run therefore finds its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile
@@ -132,14 +130,6 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
     pq.write_table(pa.table(columns, schema), path, compression="zstd")
 
 
-def _read_examples(path: Path, address: str) -> StoredExamples:
-    with pq.ParquetFile(path) as file:
-        check_no_extension_types(file.schema_arrow, address)
-        examples = StoredExamples(file.read())
-    pa.default_memory_pool().release_unused()
-    return examples
-
-
 class StoredExamples(Sequence[Example]):
     """Examples in flat arrays, which need a quarter of the memory of tuples; an `Example` is created at each access."""
 
@@ -156,6 +146,14 @@ class StoredExamples(Sequence[Example]):
             return [self[i] for i in range(self._size)[index]]
         row = range(self._size)[index]
         return Example(**{name: _read_value(column, row) for name, column in self._columns.items()})
+
+
+def _read_examples(path: Path, address: str) -> StoredExamples:
+    with pq.ParquetFile(path) as file:
+        check_no_extension_types(file.schema_arrow, address)
+        examples = StoredExamples(file.read())
+    pa.default_memory_pool().release_unused()
+    return examples
 
 
 def _to_numpy(array: Any) -> Any:
