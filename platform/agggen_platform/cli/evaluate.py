@@ -185,14 +185,8 @@ def _score_entry(measured: MeasuredMetric) -> dict[str, Any]:
     if interval := measured.interval:
         entry |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
     if comparison := measured.comparison:
-        entry["against"] = {
-            "score": comparison.second,
-            "difference": comparison.difference,
-            "low": comparison.low,
-            "high": comparison.high,
-            "p_value": comparison.p_value,
-            "signature": comparison.signature,
-        }
+        names = ("difference", "low", "high", "p_value", "signature")
+        entry["against"] = {"score": comparison.second} | {name: getattr(comparison, name) for name in names}
     return entry
 
 

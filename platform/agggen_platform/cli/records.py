@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -97,7 +97,11 @@ class RejectCollector:
 
     def batches(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
         """The records of `source`, in batches; rejects those for which `check` raises PlanError or RecordError."""
-        batch: list[Record] = []
+        records = self._valid_records(source, check)
+        while batch := list(islice(records, _BATCH_RECORDS)):
+            yield batch
+
+    def _valid_records(self, source: str, check: Callable[[Record], None]) -> Iterator[Record]:
         for item in read_records(source, self._columns):
             if isinstance(item, Reject):
                 self.rejects.append(item)
@@ -106,14 +110,9 @@ class RejectCollector:
                 check(item)
             except (PlanError, RecordError) as error:
                 self.rejects.append(Reject(source, None, item.id, str(error)))
-                continue
-            self.n_used += 1
-            batch.append(item)
-            if len(batch) == _BATCH_RECORDS:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+            else:
+                self.n_used += 1
+                yield item
 
     def reject(self, source: str, record_id: str, reason: str) -> None:
         """Rejects a record of an earlier batch, which the endpoint refused."""

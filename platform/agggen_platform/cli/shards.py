@@ -111,17 +111,16 @@ def segment(
         report = job(progress=print_progress)
     rows = [(name, n.records, n.references, n.facts, n.rejects) for name, n in report.splits.items()]
     console.print_table(("split", "records", "texts", "facts", "rejects"), rows)
-    if report.was_already_finished:
+    if (progress := report.progress) is None:
         console.note(f"{out} already has the facts of this job; --fresh segments again")
         return
-    if (progress := report.progress) is not None:
-        counts = progress.counts
-        cached = f", {counts.cached:,} texts from the cache" if counts.cached else ""
-        details = f"{_texts_per_second(progress)} after start-up{cached}{_reused_message(progress)}"
-        console.note(f"Segmented in {report.seconds:.0f} s ({details})")
-        if counts.cache_errors:
-            problem = f"The cache in {config.cache_folder} could not be used (see the workers' logs)"
-            console.note(f"{problem}; texts were segmented without it")
+    counts = progress.counts
+    cached = f", {counts.cached:,} texts from the cache" if counts.cached else ""
+    details = f"{_texts_per_second(progress)} after start-up{cached}{_reused_message(progress)}"
+    console.note(f"Segmented in {report.seconds:.0f} s ({details})")
+    if counts.cache_errors:
+        problem = f"The cache in {config.cache_folder} could not be used (see the workers' logs)"
+        console.note(f"{problem}; texts were segmented without it")
     _finish(out, sum(counts.rejects for counts in report.splits.values()), runs)
 
 
@@ -193,13 +192,12 @@ def bulk(
     if review:
         write_review(review, report.review)
         console.note(f"Correct the texts in {review}, then: agggen adapt {bundle} {review}")
-    if report.was_already_finished:
+    if (progress := report.progress) is None:
         console.note(f"{out} already has the texts of this job; --fresh writes them again")
         return
-    if (progress := report.progress) is not None:
-        retries = f"; {report.retries:,} shards were retried" if report.retries else ""
-        details = f"{records_per_second(progress)} after start-up{_reused_message(progress)}{retries}"
-        console.note(f"Written in {report.seconds:.0f} s ({details})")
+    retries = f"; {report.retries:,} shards were retried" if report.retries else ""
+    details = f"{records_per_second(progress)} after start-up{_reused_message(progress)}{retries}"
+    console.note(f"Written in {report.seconds:.0f} s ({details})")
     _finish(out, counts.rejects, runs)
 
 

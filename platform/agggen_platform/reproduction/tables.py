@@ -145,36 +145,13 @@ _ELEMENTS = Recipe("elements", "elements", "elements")
 
 
 def _annotation_table(
-    name: str,
-    title: str,
-    columns: Iterable[str],
-    rows: Mapping[str, Mapping[str, str]],
-    published: tuple[PublishedSystem, ...],
+    name: str, title: str, rows: Mapping[str, Mapping[str, str]], published: tuple[PublishedSystem, ...]
 ) -> Table:
-    """A table of scores on the 100 records with human plans and alignments (`webnlg-plans`)."""
+    """Scores on the 100 records with human plans and alignments (`webnlg-plans`); each row has all columns."""
+    columns = tuple(next(iter(rows.values())))
     system_rows = tuple(SystemRow(row, _AGGGEN.key, scores) for row, scores in rows.items())
     test_data = ("webnlg-plans", "test")
-    return Table(name, title, _WEBNLG, *test_data, tuple(columns), (_AGGGEN,), system_rows, published, inputs=100)
-
-
-def _plan_table() -> Table:
-    rows = {
-        "between humans": {name: f"plans/human_{name}" for name in _PLAN_MEASURES}
-        | {"groups": "plans/reference_groups"},
-        _AGGGEN.name: {name: f"plans/{name}" for name in (*_PLAN_MEASURES, "groups")},
-    }
-    title = "Most probable plans and human plans, WebNLG"
-    return _annotation_table("plans", title, (*_PLAN_MEASURES, "groups"), rows, PLANNING)
-
-
-def _alignment_table() -> Table:
-    measures = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of aligned triples
-    rows = {
-        "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in measures},
-        "rule-based": {name: f"alignment/rule_based_{name}" for name in measures},
-    }
-    title = "Automatic and human alignments, WebNLG"
-    return _annotation_table("alignment", title, measures, rows, ALIGNMENT)
+    return Table(name, title, _WEBNLG, *test_data, columns, (_AGGGEN,), system_rows, published, inputs=100)
 
 
 def _build_tables() -> Iterable[Table]:
@@ -196,8 +173,18 @@ def _build_tables() -> Iterable[Table]:
         yield table_of_texts(name, title, recipe, _board(corpus, "test", recipe.corpus), slots)
     own_board = Board("elements", "test", 72, "elements", "plain", "", ())
     yield table_of_texts("elements", "Elements, which ships with agggen", _ELEMENTS, own_board, ("bleu", *values))
-    yield _plan_table()
-    yield _alignment_table()
+    plan_rows = {
+        "between humans": {name: f"plans/human_{name}" for name in _PLAN_MEASURES}
+        | {"groups": "plans/reference_groups"},
+        _AGGGEN.name: {name: f"plans/{name}" for name in (*_PLAN_MEASURES, "groups")},
+    }
+    yield _annotation_table("plans", "Most probable plans and human plans, WebNLG", plan_rows, PLANNING)
+    measures = ("precision", "recall", "f1", "accuracy")  # recall as in the paper: the share of aligned triples
+    alignment_rows = {
+        "AggGen, Viterbi": {name: f"alignment/viterbi_{name}" for name in measures},
+        "rule-based": {name: f"alignment/rule_based_{name}" for name in measures},
+    }
+    yield _annotation_table("alignment", "Automatic and human alignments, WebNLG", alignment_rows, ALIGNMENT)
 
 
 TABLES: dict[str, Table] = {table.name: table for table in _build_tables()}

@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,22 +59,18 @@ class Claim:
             raise self.lost[0]
 
 
-@contextmanager
-def claim(folder: Folder, interval: float | None = None) -> Iterator[Claim]:
+def claim(folder: Folder, interval: float | None = None) -> AbstractContextManager[Claim]:
     """Claims the folder for the block. Call the yielded `Claim` before each write that requires the claim.
 
     `interval`: seconds between two heartbeats; None: `HEARTBEAT_SECONDS`. Raises ClaimedError if another job holds it.
     """
     if folder.local is not None:
-        with _flock(folder) as new_claim:
-            yield new_claim
-    else:
-        interval = interval or HEARTBEAT_SECONDS
-        # These timeouts end a hanging request long before the lease expires; the next heartbeat retries it.
-        policy = replace(folder.policy, seconds=interval / 2, longest_pause=interval / 4)
-        policy = replace(policy, connect_timeout=interval, read_timeout=interval)
-        with heartbeat(folder, interval, Folder(folder.address, policy)) as new_claim:
-            yield new_claim
+        return _flock(folder)
+    interval = interval or HEARTBEAT_SECONDS
+    # These timeouts end a hanging request long before the lease expires; the next heartbeat retries it.
+    policy = replace(folder.policy, seconds=interval / 2, longest_pause=interval / 4)
+    policy = replace(policy, connect_timeout=interval, read_timeout=interval)
+    return heartbeat(folder, interval, Folder(folder.address, policy))
 
 
 @contextmanager

@@ -268,9 +268,6 @@ class _RangeFile(io.RawIOBase):
         self._position = max(0, start + offset)
         return self._position
 
-    def tell(self) -> int:
-        return self._position
-
     def readinto(self, buffer: Any) -> int:
         end = min(self._size, self._position + len(buffer))
         filled = 0

@@ -1,6 +1,5 @@
 """The settings of a sweep, from a YAML file (`agggen_platform.sweeps`, or of the user), and its search space."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from optuna import Trial
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from agggen.config import Scalar, flatten, load_config, overrides_of
+from agggen.config import Scalar, as_overrides, flatten, load_config, overrides_of
 from agggen.errors import AggGenError, ConfigError, check_minima
 from agggen.run import RunConfig
 from agggen_platform.job_config import JobConfig, run_config_of
@@ -129,11 +128,6 @@ def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) 
                 load_config(RunConfig, None, [*base, *as_overrides({key: value})])
             except ConfigError as error:
                 raise ConfigError(f"space: {error}") from error
-
-
-def as_overrides(params: Mapping[str, Scalar]) -> list[str]:
-    """``["model.width=128", ...]``."""
-    return [f"{key}={json.dumps(value)}" for key, value in params.items()]
 
 
 def trial_config(config: JobConfig, params: Mapping[str, Scalar]) -> JobConfig:

@@ -17,7 +17,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from agggen.config import Scalar, config_hash, resolved
+from agggen.config import Scalar, as_overrides, config_hash, resolved
 from agggen.errors import AggGenError, ConfigError
 from agggen_platform.job_config import JobConfig, run_config_of
 from agggen_platform.ray_cluster import connected
@@ -31,7 +31,6 @@ from agggen_platform.sweep.config import (
     STAGES,
     SweepConfig,
     SweepError,
-    as_overrides,
     check_space,
     extremes,
     maximum,

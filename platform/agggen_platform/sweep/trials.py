@@ -26,7 +26,7 @@ from ray.tune import TuneError
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from agggen.config import Scalar
+from agggen.config import Scalar, as_overrides
 from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
 from agggen.training.events import TrainingEvent
 from agggen.training.stopping import StopRequest
@@ -34,7 +34,7 @@ from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError, nodes, workers_that_fit
 from agggen_platform.ray_private import keep_credentials_from_trials
 from agggen_platform.storage.claim import ClaimedError
-from agggen_platform.sweep.config import SweepError, as_overrides, trial_config
+from agggen_platform.sweep.config import SweepError, trial_config
 from agggen_platform.sweep.study import Study, reason_of
 from agggen_platform.training.job import train_job
 
