@@ -124,8 +124,11 @@ def train_on_workers(
         has_ended = True
         raise
     finally:
-        if not has_ended:
-            _end_ray_train(ray_task, coordinator)
+        with suppress(RayError):  # the cluster has ended
+            if not has_ended:  # at the end, Ray Train releases all resources
+                ray.get(coordinator.stop.remote())
+                if not ray.wait([ray_task], timeout=_END_SECONDS)[0]:
+                    ray.cancel(ray_task, force=True)
         ray.kill(coordinator)
     if result is not None:
         kind, message = result
@@ -142,17 +145,6 @@ def _check_progress(config: JobConfig, monitor: WorkerMonitor) -> None:
             f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command resumes "
             "from the last checkpoint; if workers are often lost, set a shorter storage.checkpoint_seconds"
         )
-
-
-def _end_ray_train(ray_task: Any, coordinator: Any) -> None:
-    """Requests the end of Ray Train, which then releases all resources; kills it after `_END_SECONDS`."""
-    import ray
-    from ray.exceptions import RayError
-
-    with suppress(RayError):  # the cluster has ended
-        ray.get(coordinator.stop.remote())
-        if not ray.wait([ray_task], timeout=_END_SECONDS)[0]:
-            ray.cancel(ray_task, force=True)
 
 
 def _last_line(error: BaseException) -> str:
