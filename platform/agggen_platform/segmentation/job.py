@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from agggen.config import config_hash, flatten, resolved
 from agggen.corpora.prepared import schema
@@ -165,11 +166,7 @@ def segment(
     start = time.monotonic()
     with output.claimed(fresh) as check_claim, ExitStack() as stack:
         if manifest := output.manifest():
-            reports = {
-                name: SplitReport(**split | {"parts": tuple(PartFile(**part) for part in split["parts"])})
-                for name, split in manifest["splits"].items()
-            }
-            return SegmentReport(splits=reports)
+            return SegmentReport(splits=TypeAdapter(dict[str, SplitReport]).validate_python(manifest["splits"]))
         inputs = {f"input/{source.split}": source.fingerprint for source in sources}
         identity = {"facts": fact_segmenter.fingerprint, "alignment": config.alignment} | inputs
         output.begin(identity, splits=[source.split for source in sources])
