@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from agggen.corpora.tables import Columns
 from agggen.errors import CorpusError, RecordError
+from agggen.records import Record
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.evaluate import check_output
 from agggen_platform.cli.options import split_names
@@ -17,8 +19,6 @@ from agggen_platform.cli.records import output_lines, valid_records, write_line
 
 if TYPE_CHECKING:
     from agggen.checks import CheckedText
-    from agggen.corpora.tables import Columns
-    from agggen.records import Record
     from agggen.verification.critic.critic import Critic
 
 
@@ -57,7 +57,6 @@ def check(
         agggen check ratings.jsonl --meta-evaluate
     """
     from agggen.checks import check_all
-    from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
     from agggen.report.folder import check_review, write_checks_page, write_review
     from agggen_platform.storage.critics import open_critic
@@ -93,7 +92,6 @@ def check(
 def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     """The texts of a file, and the record of each text."""
     from agggen.evaluation.files import json_objects
-    from agggen.records import Record
 
     records: list[Record] = []
     texts: list[str] = []

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from agggen.records import Plan, Record
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs
 
 if TYPE_CHECKING:
     from agggen.bundle import Bundle
-    from agggen.records import Record
 
 _EPOCHS = ("training.baseline.epochs=6", "training.joint.epochs=5")  # fewer than the preset, for a training in minutes
 _N_SAMPLES = 3  # each with the texts of three plans
@@ -72,8 +72,6 @@ def demo(
 
 
 def _samples(bundle: Bundle, records: Sequence[Record]) -> str:
-    from agggen.records import Plan
-
     generator = bundle.generator()
     sample_records = [record for record in records if len(record.triples) == 4][:_N_SAMPLES]
     human_plans = [Plan((names[:1], names[1:3], names[3:])) for names in (r.predicates for r in sample_records)]

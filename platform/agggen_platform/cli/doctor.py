@@ -1,6 +1,8 @@
 """`agggen doctor`: finds problems that would stop a job on this machine, and prints remedies."""
 
+import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +11,8 @@ from typer import Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Overrides, Runs
-from agggen_platform.doctor.areas import Area
+from agggen_platform.doctor.areas import Area, examine
+from agggen_platform.doctor.findings import settings_of
 
 
 def doctor(
@@ -30,12 +33,6 @@ def doctor(
         agggen doctor --only storage storage.url=s3://models/runs
         agggen doctor --json | jq '.findings[] | select(.level == "error")'
     """
-    import json
-    from collections import Counter
-
-    from agggen_platform.doctor.areas import examine
-    from agggen_platform.doctor.findings import settings_of
-
     columns = ["area", "level", "subject", "message", "remedy"]
     rows = [
         [area, finding.level, finding.subject, *map(_without_secrets, (finding.message, finding.remedy or ""))]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +14,7 @@ from typer import Argument, Option
 
 from agggen_platform.cli import console
 from agggen_platform.cli.options import Runs
+from agggen_platform.extras import require
 
 if TYPE_CHECKING:
     from agggen_platform.tracking.runs import Run
@@ -24,8 +29,6 @@ def list_runs(runs: Runs = Path("runs")) -> None:
 
     CUT OFF means that the process was killed, or that its machine went down. The command that started a run resumes it.
     """
-    import time
-
     from agggen_platform.tracking.runs import find_runs
 
     rows = []
@@ -50,7 +53,6 @@ def sync(
     To copy whole runs to another MLflow, give its --uri. Credentials are read from --uri, from MLFLOW_TRACKING_URI if
     it is the run's address, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs contain none.
     """
-    from agggen_platform.extras import require
     from agggen_platform.tracking.runs import find_runs
     from agggen_platform.tracking.runs import sync as send_entries
 
@@ -68,11 +70,6 @@ def ui(
     port: Annotated[int, Option(min=1, max=65535, help="Port of a server on this machine.")] = 5000,
 ) -> None:
     """Start a local MLflow server for a folder of runs, or open the browser for --uri http://..."""
-    import os
-    import sys
-    import webbrowser
-
-    from agggen_platform.extras import require
     from agggen_platform.tracking.origin import without_credentials
     from agggen_platform.tracking.tracker import default_uri
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -12,6 +15,7 @@ from typer import Argument, Option
 from agggen.errors import ConfigError
 from agggen_platform.cli import console, own_data, records
 from agggen_platform.cli.options import Overrides
+from agggen_platform.extras import require
 
 if TYPE_CHECKING:
     from agggen_platform.serving.config import ServeConfig
@@ -43,7 +47,6 @@ def serve(
         curl -H 'Content-Type: application/json' localhost:8000/v1/generate \\
             -d '{"records": [{"triples": [["Aromi", "food", "English"]]}]}'
     """
-    from agggen_platform.extras import require
     from agggen_platform.serving.config import serve_settings
     from agggen_platform.serving.deploy import deploy_file
     from agggen_platform.serving.target import find_target
@@ -58,8 +61,6 @@ def serve(
 
 def _serve_until_signal(config: ServeConfig, address: str | None, follow: float) -> int:
     """Serves until a signal; returns the exit code 128 + signal."""
-    import time
-
     from agggen.training.stopping import StopRequest
     from agggen_platform.serving.deploy import Follower, Stopped, check_followed, endpoint
     from agggen_platform.serving.target import find_target
@@ -104,12 +105,7 @@ def studio(
         agggen studio runs/NAME/bundle http.port=8080
         agggen studio models:/agggen@candidate --compare models:/agggen@champion
     """
-    import time
-    import webbrowser
-    from pkgutil import resolve_name
-
     from agggen.training.stopping import StopRequest
-    from agggen_platform.extras import require
     from agggen_platform.serving.config import serve_settings
 
     require("fastapi", "uvicorn")

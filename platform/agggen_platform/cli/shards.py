@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typer import Argument, Option
 from agggen_platform.cli import console
 from agggen_platform.cli.options import FactSource, Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
 from agggen_platform.cli.records import BundleAddress, note_unknown_predicates
+from agggen_platform.extras import require
 
 if TYPE_CHECKING:
     from agggen_platform.sharded.driver import Progress
@@ -92,10 +94,7 @@ def segment(
         agggen train e2e corpus.name=segmented/e2e facts.source=corpus
         agggen segment prepared/e2e --out allennlp/e2e --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
-    import json
-
     from agggen.config import load_config
-    from agggen_platform.extras import require
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment as run_job
 
@@ -158,14 +157,11 @@ def bulk(
         agggen bulk BUNDLE records.jsonl --out texts critic=included --review review.csv
         agggen bulk models:/agggen@champion s3://corpora/in --out s3://corpora/texts format=jsonl n_best=3
     """
-    import json
-
     from agggen.checks import RISK_THRESHOLD
     from agggen.config import config_hash, resolved
     from agggen.report.folder import check_review, write_review
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
-    from agggen_platform.extras import require
 
     settings = [*(overrides or ()), *([f"actors={actors}"] if actors is not None else [])]
     model = open_model(bundle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -44,8 +45,6 @@ def train(
         agggen train webnlg-quick training.seed=2 model.predicate_dim=64
         agggen train webnlg cluster.workers=4 cluster.gpus_per_worker=1 storage.url=s3://models/runs
     """
-    import json
-
     from agggen.config import config_hash, load_config, resolved
     from agggen.training.choice import AUTO, config_for
     from agggen.training.data import training_dataset
@@ -182,8 +181,6 @@ def _is_data(source: str) -> bool:
 
 def _has_rows(path: Path) -> bool:
     """Whether a JSON file is a list, or an object of lists (one per split), which a preset never is."""
-    import json
-
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError:

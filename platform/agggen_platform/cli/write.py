@@ -1,17 +1,13 @@
 """`agggen generate`, `plan`, `align`, `inspect` and `adjust`: commands that use a bundle."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from agggen.errors import ConfigError, RecordError
+from agggen.records import Plan, Record
 from agggen_platform.cli import console, own_data, records
-
-if TYPE_CHECKING:
-    from agggen.records import Record
 
 Settings = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Inference settings, such as level=1; see agggen inspect.")
@@ -44,7 +40,6 @@ def generate(
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
     from agggen.api import load_model
-    from agggen.records import Plan
 
     fixed_plan = None if plan is None else Plan.parse(plan)
     if complete and fixed_plan is None:
