@@ -1,7 +1,5 @@
 """This machine: Python's packages, torch and its GPUs, corpora, and the disks that jobs write to."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -10,16 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
+from agggen.corpora.catalogue import Corpus, data_home, get_corpus, list_corpora
+from agggen.corpora.fetch import read_manifest
 from agggen.errors import CorpusError
 from agggen_platform.doctor.findings import Finding, Settings, error, note, ok, warning
 from agggen_platform.storage.errors import nearest_existing
-
-if TYPE_CHECKING:
-    from agggen.corpora.catalogue import Corpus
 
 _REINSTALL = "pip install --force-reinstall torch  # in the build for this machine's CUDA, which nvidia-smi shows"
 _MIN_FREE_BYTES = 1 << 30  # for a run: its bundle, three checkpoints and its log
@@ -81,8 +77,6 @@ def accelerator(settings: Settings) -> Iterator[Finding]:
 
 
 def data(settings: Settings) -> Iterator[Finding]:
-    from agggen.corpora.catalogue import data_home, get_corpus, list_corpora
-
     home = data_home()
     if home.exists() and not home.is_dir():
         yield warning("data home", f"AGGGEN_DATA_HOME={home} is not a folder", "export AGGGEN_DATA_HOME=FOLDER")
@@ -101,9 +95,6 @@ def data(settings: Settings) -> Iterator[Finding]:
 
 def _corpus_finding(corpus: Corpus, is_needed: bool) -> Finding:
     """Whether all files of a corpus exist and have the right size; `agggen corpora fetch` compares their SHA-256."""
-    from agggen.corpora.catalogue import data_home
-    from agggen.corpora.fetch import read_manifest
-
     if corpus.folder is None:
         return ok(corpus.name, "part of agggen")
     folder = data_home() / corpus.folder

@@ -6,8 +6,6 @@ found any or Ray restarted the actor. Names of parts end in the job's fingerprin
 cannot overwrite a part of the next job.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time
@@ -90,7 +88,7 @@ class FinishedShard(Generic[C]):
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str, counts: type[C]) -> FinishedShard[C]:
+    def from_json(cls, text: str, counts: type[C]) -> Self:
         """Parses the result of an actor; raises its error as a JobError with the same message and exit code."""
         data = json.loads(text)
         if "error" in data:

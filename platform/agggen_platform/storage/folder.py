@@ -5,8 +5,6 @@ Credentials, region and endpoint of S3 come from the standard AWS environment va
 last attempt, or for any other error, names the operation, the address and a remedy.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -66,7 +64,7 @@ class Folder:
     def __str__(self) -> str:
         return self.address
 
-    def __reduce__(self) -> tuple[type[Folder], tuple[str, Policy]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Folder, (self.address, self.policy)
 
     def at(self, name: str) -> str:
