@@ -124,8 +124,8 @@ def train_on_workers(
         has_ended = True
         raise
     finally:
-        with suppress(RayError):  # the cluster has ended
-            if not has_ended:  # at the end, Ray Train releases all resources
+        if not has_ended:  # asks Ray Train to end, which releases all resources, and kills it after a while
+            with suppress(RayError):  # the cluster has ended
                 ray.get(coordinator.stop.remote())
                 if not ray.wait([ray_task], timeout=_END_SECONDS)[0]:
                     ray.cancel(ray_task, force=True)
