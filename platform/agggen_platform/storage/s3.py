@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agggen_platform.storage.errors import StorageError, as_storage_error
-from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect, is_missing
+from agggen_platform.storage.s3_client import Attempts, Policy, code_of, connect
 
 _CHUNK = 1 << 18  # bytes per read of a download
 _MAX_PARTS = 10_000  # S3's limit per multipart upload
@@ -85,8 +85,6 @@ class S3Store:
                     yield chunk
                 return
             except Exception as error:
-                if is_missing(error):
-                    raise FileNotFoundError(self._address(name)) from error
                 attempts.failed(error, self._has_answered, progress=first > start)
 
     @contextmanager
@@ -229,11 +227,9 @@ class S3Store:
     def _key(self, name: str) -> str:
         return "/".join(filter(None, (self.prefix, name)))
 
-    def _address(self, name: str) -> str:
-        return f"s3://{self.bucket}/{self._key(name)}"
-
     def _attempts(self, verb: str, name: str) -> Attempts:
-        return Attempts(self.policy, verb, self._address(name), self.bucket, self._client.meta.endpoint_url)
+        address = f"s3://{self.bucket}/{self._key(name)}"
+        return Attempts(self.policy, verb, address, self.bucket, self._client.meta.endpoint_url)
 
     def _call(self, verb: str, name: str, request: Callable[..., T], **arguments: Any) -> T:
         """Makes a request to this bucket, with retries; raises FileNotFoundError if the object does not exist."""
@@ -242,8 +238,6 @@ class S3Store:
             try:
                 response = request(Bucket=self.bucket, **arguments)
             except Exception as error:
-                if is_missing(error):
-                    raise FileNotFoundError(self._address(name)) from error
                 attempts.failed(error, self._has_answered)
             else:
                 self._has_answered = True

@@ -62,25 +62,23 @@ def code_of(error: BaseException | None) -> str:
     return _response(error).get("Error", {}).get("Code", "")
 
 
-def is_missing(error: Exception) -> bool:
-    """Whether `error` reports that the object does not exist."""
-    return code_of(error) in ("NoSuchKey", "404", "NotFound")
-
-
 class Attempts:
     """Counts the attempts of one operation, waits between them, and creates its errors."""
 
     def __init__(self, policy: Policy, verb: str, address: str, bucket: str, endpoint: str) -> None:
         self._policy, self._bucket, self._endpoint = policy, bucket, endpoint
-        self._problem = f"cannot {verb} {address}"
+        self._address, self._problem = address, f"cannot {verb} {address}"
         self._failures, self._start_time = 0, time.monotonic()
 
     def failed(self, error: Exception, has_answered: bool, progress: bool = False) -> None:
         """Waits before the next attempt, after `error` ended the last one; `progress` resets attempts and time.
 
         `has_answered`: whether the store has answered any request; if not, its address may be wrong. Raises
-        StorageError if the error is permanent or a limit is reached, and `error` itself if the store did not cause it.
+        FileNotFoundError if the object does not exist, StorageError if the error is permanent or a limit is reached,
+        and `error` itself if the store did not cause it.
         """
+        if code_of(error) in ("NoSuchKey", "404", "NotFound"):
+            raise FileNotFoundError(self._address) from error
         if progress:
             self._failures, self._start_time = 0, time.monotonic()
         self._failures += 1
