@@ -1,8 +1,8 @@
 """Uploads and downloads that are verified by size and SHA-256."""
 
-import hashlib
 from pathlib import Path
 
+from agggen.files import sha256_of
 from agggen_platform.storage.errors import DamagedError, as_storage_error
 from agggen_platform.storage.folder import Folder
 
@@ -11,8 +11,8 @@ _ATTEMPTS = 2  # downloads: the second attempt corrects transfer errors, but not
 
 def measure(path: Path) -> tuple[int, str]:
     """The size in bytes and the SHA-256 (hexadecimal) of a local file."""
-    with as_storage_error("read", path), path.open("rb") as file:
-        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+    with as_storage_error("read", path):
+        return path.stat().st_size, sha256_of(path)
 
 
 def put(folder: Folder, name: str, path: Path) -> None:
