@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from agggen.corpora.tables import Columns
 from agggen.errors import CorpusError, RecordError
+from agggen.evaluation.files import json_objects, read_texts
 from agggen.records import Record
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.evaluate import check_output
@@ -57,7 +58,6 @@ def check(
         agggen check ratings.jsonl --meta-evaluate
     """
     from agggen.checks import check_all
-    from agggen.evaluation.files import read_texts
     from agggen.report.folder import check_review, write_checks_page, write_review
     from agggen_platform.storage.critics import open_critic
 
@@ -91,8 +91,6 @@ def check(
 
 def _records_with_texts(path: Path, columns: Columns) -> tuple[list[Record], list[str]]:
     """The texts of a file, and the record of each text."""
-    from agggen.evaluation.files import json_objects
-
     records: list[Record] = []
     texts: list[str] = []
     if path.suffix.lower() == ".jsonl" and not columns.names:

@@ -1,24 +1,21 @@
 """`agggen facts`: shows facts of texts, and their trees of semantic roles; `agggen srl`: checks AllenNLP."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
+from agggen.datasets import load_dataset
 from agggen.errors import ConfigError, CorpusError
+from agggen.facts.frames import Sentence
+from agggen.facts.tree import Level, Node, build_tree
+from agggen.records import Record
 from agggen_platform.cli import console
 from agggen_platform.cli.options import FactSource
-
-if TYPE_CHECKING:
-    from agggen.facts.frames import Sentence
-    from agggen.facts.tree import Level, Node
-    from agggen.records import Record
 
 app = typer.Typer(name="facts", no_args_is_help=True, help="Show the facts of texts.")
 srl_app = typer.Typer(name="srl", no_args_is_help=True, help="Semantic role labelling by AllenNLP's models.")
@@ -81,8 +78,6 @@ def inspect(
 
 def _corpus_texts(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> list[tuple[str, Record]]:
     """The first texts of a corpus, or of its records with these `ids`; each text with its record."""
-    from agggen.datasets import load_dataset
-
     records = load_dataset(corpus, splits=(split,)).split(split)
     if ids:
         by_id = {record.id: record for record in records}
@@ -105,8 +100,6 @@ def _predicate_labels(record: Record | None, facts: Sequence[str]) -> list[str]:
 
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
     """The tree of a sentence as a string: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``."""
-    from agggen.facts.tree import build_tree
-
     words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in sentence.tokens.words]
 
     def bracket_frames(nodes: Sequence[Node], start: int, end: int) -> str:

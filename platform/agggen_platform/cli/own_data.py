@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from agggen.corpora.catalogue import data_home, list_corpora
+from agggen.datasets import load_dataset
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
 
@@ -94,7 +96,6 @@ def prepare(
         agggen prepare webnlg --split test-seen --out prepared
     """
     from agggen.corpora.examine import examine
-    from agggen.datasets import load_dataset
     from agggen.training.choice import minutes_for, preset_for
 
     data = load_dataset(source, splits=split, seed=seed, **columns)
@@ -128,8 +129,6 @@ def prepare(
 @corpora_app.command("list")
 def list_() -> None:
     """List the corpora and whether they are on this machine."""
-    from agggen.corpora.catalogue import data_home, list_corpora
-
     home = data_home()
     rows = []
     for corpus in list_corpora():

@@ -13,7 +13,8 @@ from typing import Annotated, Any, TextIO
 from typer import Argument, Option
 
 from agggen.corpora.rejects import Reject, write_rejects
-from agggen.corpora.tables import Columns
+from agggen.corpora.tables import Columns, read_jsonl
+from agggen.datasets import read_file
 from agggen.errors import ConfigError, CorpusError, PlanError, RecordError
 from agggen.records import Record
 from agggen_platform.cli import console
@@ -46,14 +47,10 @@ def read_records(source: str, columns: Columns = _DEFAULT_COLUMNS) -> Iterator[R
     """
     suffix, path = Path(source).suffix.lower(), Path(source)
     if source != "-" and (suffix in (".csv", ".tsv", ".json", ".parquet") or _has_table_rows(path)):
-        from agggen.datasets import read_file
-
         table = read_file(path, columns)
         return chain(table.rejects, *table.records.values())
     if columns.names:
         raise ConfigError("options that name columns need a table: CSV, JSON, Parquet, or a file of JSON lines of rows")
-    from agggen.corpora.tables import read_jsonl
-
     if source != "-":
         return read_jsonl(path)
     if sys.stdin.isatty():
