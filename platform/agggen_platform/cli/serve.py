@@ -13,6 +13,7 @@ import typer
 from typer import Argument, Option
 
 from agggen.errors import ConfigError
+from agggen.training.stopping import StopRequest
 from agggen_platform.cli import console, own_data, records
 from agggen_platform.cli.options import Overrides
 from agggen_platform.extras import require
@@ -61,7 +62,6 @@ def serve(
 
 def _serve_until_signal(config: ServeConfig, address: str | None, follow: float) -> int:
     """Serves until a signal; returns the exit code 128 + signal."""
-    from agggen.training.stopping import StopRequest
     from agggen_platform.serving.deploy import Follower, Stopped, check_followed, endpoint
     from agggen_platform.serving.target import find_target
 
@@ -105,7 +105,6 @@ def studio(
         agggen studio runs/NAME/bundle http.port=8080
         agggen studio models:/agggen@candidate --compare models:/agggen@champion
     """
-    from agggen.training.stopping import StopRequest
     from agggen_platform.serving.config import serve_settings
 
     require("fastapi", "uvicorn")
