@@ -10,12 +10,11 @@ from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import ConfigError, CorpusError
 from agggen_platform.bulk.inputs import check_inputs_unchanged, find_inputs, plan_shards, prepare_inputs
-from agggen_platform.bulk.model import FORMAT, SETTINGS, BulkConfig, Model, job_identity
+from agggen_platform.bulk.model import SETTINGS, BulkConfig, Model, fingerprint, job_identity
 from agggen_platform.bulk.output import INPUT, TEXTS, Output, riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.config import fingerprint
 from agggen_platform.storage.critics import open_critic, resolve_critic
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
@@ -67,7 +66,7 @@ def generate(
     inputs = find_inputs(source, config.shard_rows, config.unique)
     names_and_fingerprints = [(file.name, file.fingerprint) for file in inputs]
     identity = job_identity(config, model.fingerprint, names_and_fingerprints, critic and critic[1])
-    output = Output(out, fingerprint({"format": FORMAT, "job": identity}), [file.folder for file in inputs])
+    output = Output(out, fingerprint(identity), [file.folder for file in inputs])
     start = time.monotonic()
 
     def texts_to_review() -> list[CheckedText]:

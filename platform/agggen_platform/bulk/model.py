@@ -12,6 +12,7 @@ from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generator
 from agggen.verification.critic.critic import Critic
 from agggen_platform.registry import is_model_address, resolve
+from agggen_platform.sharded import config as sharded
 from agggen_platform.sharded.config import JobError, ShardedConfig
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.critics import open_critic
@@ -103,3 +104,8 @@ def job_identity(
         **({} if critic is None else {"critic": critic}),
         **settings,
     }
+
+
+def fingerprint(identity: dict[str, Any]) -> str:
+    """The fingerprint of the job with this `job_identity`."""
+    return sharded.fingerprint({"format": FORMAT, "job": identity})
