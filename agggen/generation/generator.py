@@ -47,11 +47,7 @@ class Generator:
     """
 
     def __init__(
-        self,
-        model: JointModel,
-        encoder: Encoder,
-        config: InferenceConfig | None = None,
-        lexicon: Lexicon | None = None,
+        self, model: JointModel, encoder: Encoder, config: InferenceConfig | None = None, lexicon: Lexicon | None = None
     ) -> None:
         self.model = model.eval()
         self.encoder = encoder

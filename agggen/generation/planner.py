@@ -32,11 +32,7 @@ class Planner:
         self.config = config or InferenceConfig()
 
     def check(
-        self,
-        record: Record,
-        plan: Plan | None = None,
-        complete: bool = False,
-        config: InferenceConfig | None = None,
+        self, record: Record, plan: Plan | None = None, complete: bool = False, config: InferenceConfig | None = None
     ) -> None:
         """Raises RecordError or PlanError if `plan` does not fit the record, or the record cannot be planned."""
         check_size(record)
@@ -130,12 +126,7 @@ class Planner:
         return [self.candidates_of(*item, complete, config) for item in items]
 
     def candidates_of(
-        self,
-        record: Record,
-        distribution: PlanDistribution,
-        plan: Plan | None,
-        complete: bool,
-        config: InferenceConfig,
+        self, record: Record, distribution: PlanDistribution, plan: Plan | None, complete: bool, config: InferenceConfig
     ) -> Candidates:
         """As `candidates`, for one record with its distribution under the same settings."""
         if plan is None:

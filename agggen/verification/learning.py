@@ -12,13 +12,7 @@ from agggen.verification.contexts import learn_contexts
 from agggen.verification.cues import learn_cues, learn_roles
 from agggen.verification.lexicon import BOOLEANS, NEARLY_ALL, Lexicon, content_pairs, is_restricted
 from agggen.verification.record_words import forms, is_related, uncovered_ngrams
-from agggen.verification.templates import (
-    learn_articles,
-    learn_booleans,
-    learn_genders,
-    learn_templates,
-    learn_variants,
-)
+from agggen.verification.templates import learn_articles, learn_booleans, learn_genders, learn_templates, learn_variants
 from agggen.verification.values import FUNCTION_WORDS, OPINIONS, MatchedText
 
 _MIN_STATEMENTS = 3  # minimum number of distinct (subject, value) pairs in texts with a wording of a predicate
