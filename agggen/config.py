@@ -97,17 +97,10 @@ def config_hash(config: Any) -> str:
 
 def flatten(config: Any) -> dict[str, Scalar]:
     """The values by dotted key: ``{"model.width": 128, ...}``; lists and empty mappings are JSON strings."""
-
-    def walk(value: Any, prefix: str) -> Iterator[tuple[str, Scalar]]:
-        if isinstance(value, Mapping) and (value or not prefix):
-            for name, item in value.items():
-                yield from walk(item, f"{prefix}.{name}" if prefix else name)
-        elif isinstance(value, list | Mapping):
-            yield prefix, json.dumps(value, ensure_ascii=False)
-        else:
-            yield prefix, value
-
-    return dict(walk(resolved(config), ""))
+    return {
+        key: json.dumps(value, ensure_ascii=False) if isinstance(value, list | Mapping) else value
+        for key, value in _leaves(resolved(config))
+    }
 
 
 class _Settings:
@@ -295,13 +288,15 @@ def overrides_of(config: Any) -> list[str]:
     return as_overrides(resolved(config))
 
 
-def as_overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+def as_overrides(settings: Mapping[str, Any]) -> list[str]:
     """Nested settings as overrides: ``{"model": {"width": 64}}`` becomes ``["model.width=64"]``; paths are strings."""
-    overrides: list[str] = []
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in _leaves(settings)]
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested settings by dotted key; an empty mapping is a value."""
     for name, value in settings.items():
-        key = prefix + name
         if isinstance(value, Mapping) and value:
-            overrides += as_overrides(value, f"{key}.")
+            yield from _leaves(value, f"{prefix}{name}.")
         else:
-            overrides.append(f"{key}={json.dumps(value, default=str)}")
-    return overrides
+            yield prefix + name, value

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from agggen.config import flatten
@@ -87,13 +88,11 @@ def _identity(trainer: Trainer) -> dict[str, Any]:
 
 def load_checkpoint(path: Path, trainer: Trainer) -> None:
     """Restores a checkpoint; TrainingError if it is damaged or has another stage, seed, setting, model or corpus."""
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {})["agggen"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        stored, progress = flatten(metadata), Progress(**metadata["progress"])
+        progress, stored = Progress(**metadata["progress"]), flatten(metadata)
     except (SafetensorError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} is not a readable checkpoint ({error}); delete it to start over") from error
     for key, expected in flatten(_identity(trainer)).items():
