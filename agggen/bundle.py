@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 
 from agggen.encoding import Encoder
 from agggen.errors import BundleError, ConfigError
@@ -180,9 +182,6 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
 
 def load_bundle(path: Path | str) -> Bundle:
     """Reads a bundle after `check_bundle`; BundleError if its files are inconsistent with each other."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     path = Path(path)
     description = describe_bundle(path)
     if missing := sorted(_REQUIRED_KEYS - set(description)):
@@ -212,7 +211,7 @@ def load_bundle(path: Path | str) -> Bundle:
         description["sources"],
         description["facts"],
         _from_json(SegmenterConfig, segmenter_values, path),
-        Lexicon.read(path / _LEXICON),
+        Lexicon.of(read_json(path / _LEXICON), str(path / _LEXICON)),
     )
 
 
@@ -227,8 +226,6 @@ def _from_json(section: type[T], values: Mapping[str, Any], path: Path) -> T:
 
 def _check_sizes(config: ModelConfig, path: Path) -> None:
     """Raises BundleError, before a model is allocated, if the file has fewer weights than its configuration needs."""
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path / "weights.safetensors", framework="pt") as file:
             n_stored = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a dict)

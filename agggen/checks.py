@@ -15,6 +15,7 @@ from agggen.verification.critic.tokens import text_words
 from agggen.verification.lenient import find_mentions
 from agggen.verification.results import TextCheck
 
+shipped_critic = cache(load_critic)  # the critic that agggen ships, loaded at the first call
 RISK_THRESHOLD = 0.14
 """Texts of higher risk should be reviewed. Of 712 texts with human ratings, 60 % have at most this risk, and only 3.5 %
 of those are rated incorrect."""
@@ -114,12 +115,6 @@ class CheckedText(PrettyPrinted):
     def _summary(self) -> str:
         scores = ", ".join(f"{name} {score:.2f}" for name, score in self.scores.items())
         return f"check: {'; '.join(self.faults) or 'every value complete, no fault found'}\nscores: {scores}"
-
-
-@cache
-def shipped_critic() -> Critic:
-    """The critic that agggen ships, loaded at the first call."""
-    return load_critic()
 
 
 def check_all(

@@ -9,6 +9,8 @@ from typing import Any, Literal, get_args
 
 from agggen.errors import ConfigError, check_minima
 from agggen.facts import FactSegmenter
+from agggen.facts.clauses import ClauseSegmenter, SentenceSegmenter
+from agggen.facts.framed import FrameSegmenter
 from agggen.facts.tree import Level
 
 SegmenterName = Literal["embedded", "allennlp", "clauses", "sentences"]
@@ -90,17 +92,12 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
     if isinstance(config, str):
         config = SegmenterConfig(source=config)  # type: ignore[arg-type] # validates the name
     if config.source == "clauses":
-        from agggen.facts.clauses import ClauseSegmenter
-
         return ClauseSegmenter()
     if config.source == "sentences":
-        from agggen.facts.clauses import SentenceSegmenter
-
         return SentenceSegmenter()
-    from agggen.facts.framed import FrameSegmenter
-    from agggen.facts.tagger.store import EmbeddedFrames
-
     if config.source == "embedded":
+        from agggen.facts.tagger.store import EmbeddedFrames
+
         return FrameSegmenter(EmbeddedFrames(), config.level)
     try:
         frame_source = resolve_name(_ALLENNLP_FRAMES)

@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import torch
 
 from agggen.bundle import Bundle, fingerprint
 from agggen.config import config_hash, flatten
@@ -111,10 +114,6 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
 
 def machine() -> dict[str, Cell]:
     """Versions, system and processors of this machine."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    import torch
-
     versions: dict[str, Cell] = {"Python": platform.python_version()}
     for package in ("agggen", "torch", "numpy", "scipy", "scikit-learn", "sacrebleu", "pycocoevalcap"):
         try:

@@ -13,6 +13,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from agggen.errors import BundleError
 from agggen.facts.frames import Frame, Tokens, frame_of_tags
@@ -72,9 +74,6 @@ def tagger_fingerprint(path: Path | str) -> str:
 
 def load_tagger(path: Path | str) -> RoleTagger:
     """Reads a tagger; BundleError if its files are missing, modified or inconsistent."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     path = Path(path)
     tagger_fingerprint(path)
     description = read_json(path / "tagger.json")
@@ -89,6 +88,9 @@ def load_tagger(path: Path | str) -> RoleTagger:
         raise BundleError(f"the files of the role tagger {path} are inconsistent: {error}") from error
 
 
+_cached_tagger = cache(load_tagger)
+
+
 class EmbeddedFrames:
     """A frame source with the shipped tagger, which is loaded on first use, once per process."""
 
@@ -100,10 +102,5 @@ class EmbeddedFrames:
 
     def frames(self, sentences: Sequence[Tokens]) -> list[tuple[Frame, ...]]:
         """The frames of each sentence, in the order of their predicates; faster with many sentences per call."""
-        tags_of_sentences = _tagger().tag([sentence.words for sentence in sentences])
+        tags_of_sentences = _cached_tagger(TAGGER_FOLDER).tag([sentence.words for sentence in sentences])
         return [tuple(filter(None, map(frame_of_tags, tags_of_frames))) for tags_of_frames in tags_of_sentences]
-
-
-@cache
-def _tagger() -> RoleTagger:
-    return load_tagger(TAGGER_FOLDER)
