@@ -100,9 +100,6 @@ def source_of(system: PublishedSystem) -> str:
     return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"
 
 
-# --- breakdowns ------------------------------------------------------------------------------------------------------
-
-
 def by_category(rows: Sequence[Row], statistics: Statistics) -> Table | None:
     """Scores by the category (domain) of a record; None without categories."""
     if all(row.record.category is None for row in rows):

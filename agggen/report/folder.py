@@ -117,9 +117,6 @@ def write_report(folder: Path, report: Report) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-# --- pages -----------------------------------------------------------------------------------------------------------
-
-
 def _environment() -> Environment:
     """The Jinja environment of this package's templates, which escapes all texts."""
     loader = PackageLoader("agggen", "report")
@@ -169,9 +166,6 @@ def triples_of(row: Row, fact: WrittenFact) -> str:
     """A fact's triples as one line, or ``no triple``."""
     triple_of = dict(zip(row.record.predicates, row.record.triples, strict=True))
     return "; ".join(str(triple_of.get(name, name)) for name in fact.predicates) or "no triple"
-
-
-# --- the review table ------------------------------------------------------------------------------------------------
 
 
 def check_review(path: Path) -> None:

@@ -55,9 +55,6 @@ def interval(statistics: SegmentStatistics, seed: int) -> tuple[float, float] | 
     return (estimate.low, estimate.high) if math.isfinite(estimate.low) and math.isfinite(estimate.high) else None
 
 
-# --- texts against references ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TextMetrics:
     """The text metrics to compute."""
@@ -132,9 +129,6 @@ def _statistics_and_reasons(
         except AggGenError as error:
             reasons[name] = str(error)
     return statistics, reasons
-
-
-# --- texts against records and plans ---------------------------------------------------------------------------------
 
 
 def model_sections(
