@@ -19,7 +19,7 @@ from typing import Literal
 from agggen.errors import AggGenError
 from agggen.records import Record
 from agggen.text.linearise import CAMEL_CASE
-from agggen.verification.normal import MONTHS, SMALL_NUMBERS
+from agggen.verification.normal import MONTHS, SMALL_NUMBERS, word_set
 
 _MIN_OVERLAP = 0.5  # minimum fraction of a triple's words that a fact must contain for a hard alignment
 
@@ -29,11 +29,10 @@ _SYNONYMS = {
     **dict.fromkeys(("child", "children", "kid", "kids", "families"), "family"),  # E2E's familyFriendly
     **{"sept": "september", "center": "centre"},
 }
-_FUNCTION_WORD_LIST = (
+_FUNCTION_WORDS = word_set(
     "a an the of in on at by for from to with and or as is are was were be been has have had it its "
     "that this which who whose where s"
 )
-_FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 _UNITED_STATES = re.compile(r"\bU\. ?S\.(?:A\.)?|\bU\.S\b|\bUSA?\b")
 _UNITED_KINGDOM = re.compile(r"\bU\. ?K\.|\bU\.K\b|\bUK\b")
 _ISO_DATE = re.compile(r"\b(?P<year>\d{4}) ?[-/\u2013] ?(?P<month>\d{1,2}) ?[-/\u2013] ?(?P<day>\d{1,2})\b")

@@ -58,8 +58,7 @@ class Triple:
     def of(cls, parts: Any) -> Triple:
         """Reads ``[subject, predicate, object]``, or a mapping with these keys; RecordError for anything else."""
         if isinstance(parts, Mapping):
-            missing = [key for key in ("subject", "predicate", "object") if key not in parts]
-            if missing:
+            if missing := [key for key in ("subject", "predicate", "object") if key not in parts]:
                 raise RecordError(f"a triple lacks {', '.join(missing)}; it needs subject, predicate and object")
             return cls(parts["subject"], parts["predicate"], parts["object"])
         if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):

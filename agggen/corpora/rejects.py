@@ -34,14 +34,9 @@ class Reject:
 
 def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[Reject]]:
     """The records and the rejects of a reader's stream, both in its order."""
-    records: list[Record] = []
-    rejects: list[Reject] = []
-    for item in items:
-        if isinstance(item, Reject):
-            rejects.append(item)
-        else:
-            records.append(item)
-    return records, rejects
+    all_items = list(items)
+    records = [item for item in all_items if isinstance(item, Record)]
+    return records, [item for item in all_items if isinstance(item, Reject)]
 
 
 def without_rejects(items: Iterable[T | Reject]) -> Iterator[T]:

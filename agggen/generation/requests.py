@@ -129,10 +129,9 @@ def _is_complete(text: Generation) -> bool:
 def _best_first(generations: Iterable[Generation]) -> list[Generation]:
     """The generations by descending score; of equal texts, only the best."""
     best: dict[str, Generation] = {}
-    for generation in generations:
-        if generation.text not in best or best[generation.text].score < generation.score:
-            best[generation.text] = generation
-    return sorted(best.values(), key=lambda generation: (-generation.score, generation.text))
+    for generation in sorted(generations, key=lambda generation: (-generation.score, generation.text)):
+        best.setdefault(generation.text, generation)
+    return list(best.values())
 
 
 def facts_before_sentences(plan: IndexPlan, known_indices: Collection[int]) -> frozenset[int]:

@@ -70,13 +70,8 @@ class Memory(NamedTuple):
 
     def rows(self, index: Tensor) -> Memory:
         """The memory of the records `index` (R,), one record per row."""
-        return Memory(
-            self.ids[index],
-            self.triple[index],
-            [(key[index], value[index]) for key, value in self.cross],
-            self.copy_keys[index],
-            self.object_shares[index],
-        )
+        cross = [(key[index], value[index]) for key, value in self.cross]
+        return Memory(self.ids[index], self.triple[index], cross, self.copy_keys[index], self.object_shares[index])
 
     def is_triple_token(self) -> Tensor:
         """(B, M), whether a token belongs to a triple."""

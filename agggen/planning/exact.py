@@ -75,10 +75,6 @@ def _backward(scores: PlanScores, reduce: Reduce) -> list[Floats]:
     return values[::-1]
 
 
-def _maximum(values: Floats) -> Floats:
-    return values.max(axis=-1)
-
-
 def _log_sum(values: Floats) -> Floats:
     highest = values.max(axis=-1, keepdims=True)
     return np.log(np.exp(values - highest).sum(axis=-1)) + highest[..., 0]
@@ -121,7 +117,7 @@ def k_best(scores: PlanScores, k: int, prefix: IndexPlan = ()) -> list[ScoredPla
     With a `prefix`, whose groups may have any size, only plans that begin with `prefix` are returned, and scores are of
     their continuations only.
     """
-    next_groups = _next_groups(scores, _maximum)
+    next_groups = _next_groups(scores, lambda values: values.max(axis=-1))
     full_set = (1 << scores.n_predicates) - 1
 
     @cache
