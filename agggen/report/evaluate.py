@@ -91,12 +91,11 @@ def trained_on(bundle: Bundle) -> str | None:
 
 def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
     """The bundle, data, settings and machine of an evaluation, to reproduce the report."""
-    training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return {
         "command": task.command,
         "bundle": task.address,
         "bundle fingerprint": task.identity["bundle"],
-        "training configuration (hash)": hashlib.sha256(training.encode()).hexdigest()[:12],
+        "training configuration (hash)": config_hash(dict(task.bundle.config)),
         **{f"fingerprint of {name}": value for name, value in task.bundle.sources.items()},
         "corpus": f"{task.corpus} {task.split}",
         "records": len(task.records),
