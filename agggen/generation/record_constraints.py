@@ -25,15 +25,13 @@ from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker, passes
 from agggen.verification.cues import foreign_words, triples_without_cue, wrong_roles
 from agggen.verification.lexicon import PRONOUNS, is_restricted
-from agggen.verification.normal import words
+from agggen.verification.normal import word_set, words
 from agggen.verification.record_words import is_derived, names, value_parts
 from agggen.verification.values import FUNCTION_WORDS, MatchedText, spellings
 
-_NEVER_LAST = frozenset(
-    (
-        *(f"{JOINER},", "and", "but", "which", "who", "whose", "that", "where", "with", "has", "have", "is", "are"),
-        *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
-    )
+_NEVER_LAST = word_set(
+    f"{JOINER}, and but which who whose that where with has have is are was were in on at by of for to as it its a an "
+    "the also"
 )
 _SENTENCE_ENDS = frozenset(".!?")
 _ARTICLE = re.compile(r"^(?:the|an?) ", re.IGNORECASE)
