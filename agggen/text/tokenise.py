@@ -31,17 +31,12 @@ _CLOSING = frozenset(",.;:!?)]}%")
 _SEPARATING = frozenset(",;")
 _WORDS = frozenset(("word", "number"))
 
+_Piece = re.Match[str]  # a match of `_PIECE`; the name of its group is its kind
+
 
 class Token(NamedTuple):
     """A token with its joiners, and its characters ``[start, end)`` in the text."""
 
-    text: str
-    start: int
-    end: int
-
-
-class _Piece(NamedTuple):
-    kind: str
     text: str
     start: int
     end: int
@@ -54,41 +49,38 @@ def tokenise(text: str) -> list[Token]:
     closing punctuation or a clitic (``Arion ,``, ``Roma 's``) and after an opening bracket is removed, and a space is
     added between a comma or semicolon and a word (``Akita,Japan``).
     """
-    pieces = [
-        _Piece(match.lastgroup or "mark", match.group(), *match.span())
-        for match in _PIECE.finditer(text)
-        if match.lastgroup != "space"
-    ]
+    pieces = [piece for piece in _PIECE.finditer(text) if piece.lastgroup != "space"]
     joins_left, joins_right = [False] * len(pieces), [False] * len(pieces)
     for index, is_adjacent in enumerate(_adjacent(pieces)):
         left, right = pieces[index], pieces[index + 1]
         if not is_adjacent:
             continue
-        if left.kind == "mark" and (right.kind in _WORDS or (right.kind == "mark" and left.text in _OPENING)):
+        kind = right.lastgroup
+        if left.lastgroup == "mark" and (kind in _WORDS or (kind == "mark" and left[0] in _OPENING)):
             joins_right[index] = True
         else:
             joins_left[index + 1] = True
     return [
-        Token(JOINER * joins_left[i] + piece.text + JOINER * joins_right[i], piece.start, piece.end)
+        Token(JOINER * joins_left[i] + piece[0] + JOINER * joins_right[i], *piece.span())
         for i, piece in enumerate(pieces)
     ]
 
 
 def _adjacent(pieces: list[_Piece]) -> list[bool]:
     """Whether each piece touches the next, after correction of spacing errors."""
-    adjacent = [left.end == right.start for left, right in pairwise(pieces)]
+    adjacent = [left.end() == right.start() for left, right in pairwise(pieces)]
     corrected = list(adjacent)
     for index, is_adjacent in enumerate(adjacent):
         left, right = pieces[index], pieces[index + 1]
         if is_adjacent:
             # "16,000" is one piece, so a separate comma is punctuation.
-            corrected[index] = not (left.text in _SEPARATING and right.kind == "word")
-        elif left.text in _OPENING or (right.kind == "clitic" and left.kind in _WORDS):
+            corrected[index] = not (left[0] in _SEPARATING and right.lastgroup == "word")
+        elif left[0] in _OPENING or (right.lastgroup == "clitic" and left.lastgroup in _WORDS):
             corrected[index] = True
-        elif right.text in _CLOSING:
+        elif right[0] in _CLOSING:
             # A mark directly before a word belongs to the word (" .5", " :smile"), but " ,otherwise" is corrected.
-            next_kind = pieces[index + 2].kind if index + 1 < len(adjacent) and adjacent[index + 1] else None
-            corrected[index] = next_kind not in _WORDS or (next_kind == "word" and right.text in _SEPARATING)
+            next_kind = pieces[index + 2].lastgroup if index + 1 < len(adjacent) and adjacent[index + 1] else None
+            corrected[index] = next_kind not in _WORDS or (next_kind == "word" and right[0] in _SEPARATING)
     return corrected
 
 
