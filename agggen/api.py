@@ -118,7 +118,7 @@ def _record_list(records: Any) -> tuple[list[Record], bool]:
         return [records], True
     if not isinstance(records, Mapping):
         return load_records(records), False
-    table = read_table([(1, {str(key): value for key, value in records.items()})], "the record")
+    table = read_table([(1, records)], "the record")
     if table.rejects:
         raise RecordError(table.rejects[0].reason)
     return list(chain(*table.records.values())), True

@@ -93,8 +93,6 @@ class Vocabulary:
                 target_counts.update(token.text for token in tokenise(reference.text))
         if not target_counts:
             raise CorpusError("no reference text to build a vocabulary from; training records need references")
-        for special in SPECIALS:
-            source_counts.pop(special, None)
         output_words = dict.fromkeys((*self.words[: self.n_output], *_by_frequency(target_counts, min_count)))
         words = dict.fromkeys((*output_words, *self.words[self.n_output :], *_by_frequency(source_counts, min_count)))
         return Vocabulary(list(words), len(output_words))

@@ -195,10 +195,9 @@ def to_wording(text: str, kind: MatchKind, unit: str = "", remark: str = "") -> 
 def spellings(value: str) -> Iterator[str]:
     """The surface forms of `value` by rule, the literal one first."""
     literal = entity_words(value)
-    yield literal
     if date := _ISO_DATE.match(literal):
         year, month, day = date[1], MONTHS[int(date[2]) - 1].capitalize(), int(date[3])
-        yield from (f"{month} {day}, {year}", f"{day} {month} {year}", f"{month} {day} {year}")
+        yield from (literal, f"{month} {day}, {year}", f"{day} {month} {year}", f"{month} {day} {year}")
         return
     without_remark = REMARK.sub("", literal).strip()
     for spelling in dict.fromkeys((literal, without_remark)):
