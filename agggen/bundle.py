@@ -211,7 +211,7 @@ def load_bundle(path: Path | str) -> Bundle:
         description["sources"],
         description["facts"],
         _from_json(SegmenterConfig, segmenter_values, path),
-        Lexicon.of(read_json(path / _LEXICON), str(path / _LEXICON)),
+        Lexicon.read(path / _LEXICON),
     )
 
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agggen.errors import BundleError, ConfigError
+from agggen.files import read_json
 from agggen.records import Record
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.normal import Word, word_set, words
@@ -83,6 +84,11 @@ class Lexicon:
         except ValidationError as error:
             reason = f"{_first_error(error)}; its parts are {', '.join(Lexicon.__dataclass_fields__)}"
             raise BundleError(f"{source} is not a valid lexicon: {reason}") from error
+
+    @classmethod
+    def read(cls, path: Path) -> Lexicon:
+        """Reads a lexicon from a JSON file of a bundle; raises `BundleError` if it is not a lexicon."""
+        return cls.of(read_json(path), str(path))
 
     def template(self, predicate: str, value: str = "") -> str | None:
         """The first template of a predicate in `templates`, `common_phrases` (those that end with "in" only for places
