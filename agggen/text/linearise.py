@@ -44,15 +44,10 @@ def predicate_words(text: str) -> str:
 
 def linearise(record: Record) -> SourceTokens:
     """The record's triples as tokens with normalised spacing; predicates without the suffix of ``isPartOf_2``."""
-    tokens, triple_indices, roles = [CLS], [-1], [ROLE_SPECIAL]
+    rows = [(CLS, -1, ROLE_SPECIAL)]
     for index, triple in enumerate(record.triples):
         parts = (entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object))
         for role, words in enumerate(parts, start=ROLE_SUBJECT):
-            new_tokens = [token.text for token in tokenise(words)]
-            tokens += new_tokens
-            triple_indices += [index] * len(new_tokens)
-            roles += [role] * len(new_tokens)
-        tokens.append(SEP)
-        triple_indices.append(index)
-        roles.append(ROLE_SPECIAL)
-    return SourceTokens(tokens, triple_indices, roles)
+            rows += ((token.text, index, role) for token in tokenise(words))
+        rows.append((SEP, index, ROLE_SPECIAL))
+    return SourceTokens(*map(list, zip(*rows, strict=True)))

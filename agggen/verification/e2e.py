@@ -13,6 +13,7 @@ E2E outputs. The reading "plain" interprets phrases as people do; use it for gen
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -158,18 +159,16 @@ class SlotErrors:
 
 def _slots_of(record: Record) -> dict[str, tuple[str, ...]]:
     """The values of an E2E record by slot; its subject, if any, is the name."""
-    slots: dict[str, list[str]] = {}
+    slots: dict[str, dict[str, None]] = defaultdict(dict)  # ordered sets
     for triple in record.triples:
         slot = slot_of(triple.predicate)
         if slot is None:
             raise RecordError(
                 f"record {record.id!r}: {triple.predicate!r} is not a slot of E2E; its slots are {', '.join(SLOTS)}"
             )
-        name = [] if triple.subject == NO_SUBJECT else [("name", triple.subject)]
-        for key, value in (*name, (slot, triple.object)):
-            values = slots.setdefault(key, [])
-            if (value := canonical(key, value)) not in values:
-                values.append(value)
+        if triple.subject != NO_SUBJECT:
+            slots["name"][canonical("name", triple.subject)] = None
+        slots[slot][canonical(slot, triple.object)] = None
     return {slot: tuple(slots[slot]) for slot in SLOTS if slot in slots}
 
 

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -31,14 +32,8 @@ def feature_values(word: str) -> tuple[str, ...]:
 
 def word_shape(word: str) -> str:
     """The shape of a word, such as "Xx-X0": runs of capitals, small letters, digits as X, x, 0; up to 6 characters."""
-    kinds: list[str] = []
-    for character in word[:24]:
-        kind = "0" if character.isdigit() else character
-        if character.isalpha():
-            kind = "x" if character.islower() else "X"
-        if not kinds or kinds[-1] != kind:
-            kinds.append(kind)
-    return "".join(kinds[:6])
+    kinds = (("x" if c.islower() else "X") if c.isalpha() else "0" if c.isdigit() else c for c in word[:24])
+    return "".join(kind for kind, _ in groupby(kinds))[:6]
 
 
 def batch_by_length(lengths: Sequence[int], max_words: int) -> list[list[int]]:

@@ -43,21 +43,17 @@ class Role(IntEnum):
 
 def text_words(text: str) -> tuple[list[str], list[Span]]:
     """The words of a text, with ``,`` and ``.`` for its punctuation, and their character spans."""
-    forms: list[str] = []
-    spans: list[Span] = []
+    tokens: list[tuple[str, Span]] = []
     end = 0
     for word in words(text):
         between = text[end : word.start]
-        if forms and (mark := "." if _SENTENCE_END.search(between) else "," if "," in between else ""):
-            forms.append(mark)
-            spans.append((end, word.start))
-        forms.append(_KINDS[word.kind] + word.form)
-        spans.append((word.start, word.end))
+        if tokens and (mark := "." if _SENTENCE_END.search(between) else "," if "," in between else ""):
+            tokens.append((mark, (end, word.start)))
+        tokens.append((_KINDS[word.kind] + word.form, (word.start, word.end)))
         end = word.end
-    if forms:
-        forms.append(".")
-        spans.append((end, end))
-    return forms, spans
+    if tokens:
+        tokens.append((".", (end, end)))
+    return [form for form, _ in tokens], [span for _, span in tokens]
 
 
 @lru_cache(maxsize=1 << 16)
