@@ -213,18 +213,14 @@ def value_wordings(value: str) -> tuple[Wording, ...]:
     wordings: dict[object, Wording] = {}
     units = [word.form for word in words(CAMEL_CASE.sub(" ", _BRACKETS.sub(" ", literal))) if word.kind == "unit"]
     remark = "".join(letters(words(part), 0) for part in REMARK.findall(literal))
-
-    def add(text: str, kind: MatchKind) -> None:
-        if wording := to_wording(text, kind, units[-1] if units else "", "" if "(" in text else remark):
-            wordings.setdefault(wording.key, wording)
-
-    add(literal, "literal")
-    for spelling in spellings(value):
-        add(spelling, "rule")
+    texts = [literal, *spellings(value)]
     if date := _ISO_DATE.match(literal):
         year, month, day = date.groups()
-        add(f"{int(day)} {int(month)} {year}", "rule")
-        add(f"{int(month)} {int(day)} {year}", "rule")
+        texts += [f"{int(day)} {int(month)} {year}", f"{int(month)} {int(day)} {year}"]
+    for number, text in enumerate(texts):
+        kind: MatchKind = "rule" if number else "literal"
+        if wording := to_wording(text, kind, units[-1] if units else "", "" if "(" in text else remark):
+            wordings.setdefault(wording.key, wording)
     return tuple(wordings.values())
 
 
