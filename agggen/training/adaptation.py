@@ -5,7 +5,7 @@ To prevent catastrophic forgetting, texts of the bundle's training corpora ("old
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,14 +53,14 @@ def adaptation(
                 f"{data.name}: none of the {len(records):,} records of {split} has a text; adapting needs texts in "
                 "train and dev, so name their column (text) or give records with references"
             )
-    replay_corpora: dict[str, Dataset] = {}
+    replay_corpora: list[Dataset] = []
     if configuration(cls, address, bundle, preset, overrides).training.replay:
         if replay is None:
             replay_corpora = _corpora_of_bundle(bundle, note)
         else:
             replayed = training_dataset(replay)
-            replay_corpora = {replayed.name: Dataset(replayed.name, {"train": replayed.train, "dev": replayed.dev})}
-    corpus = corpus_overrides(data, data, *replay_corpora.values())
+            replay_corpora = [Dataset(replayed.name, {"train": replayed.train, "dev": replayed.dev})]
+    corpus = corpus_overrides(data, data, *replay_corpora)
     config = configuration(cls, address, bundle, preset, [*corpus, *overrides])
     new_data = training_data(config, max_reject_share, data)
     if config.training.grow:
@@ -91,7 +91,7 @@ def configuration(cls: type[C], address: Path | str, bundle: Bundle, preset: str
     return config
 
 
-def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
+def _corpora_of_bundle(bundle: Bundle, note: Note) -> list[Dataset]:
     """The corpora on which the bundle was trained, including replayed ones, if they are available and unchanged."""
     corpus = bundle.config.get("corpus", {})
     replayed = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
@@ -100,7 +100,7 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
         splits_of[corpus["name"]] = {"train": corpus.get("train", "train"), "dev": corpus.get("dev", "dev")}
     if not splits_of:
         note("No old texts are mixed in, so the model may forget: the bundle names no corpus. Give one with replay")
-    corpora: dict[str, Dataset] = {}
+    corpora: list[Dataset] = []
     for name, splits in splits_of.items():
         prefix = _REPLAY if name in replayed else ""
         try:
@@ -111,11 +111,11 @@ def _corpora_of_bundle(bundle: Bundle, note: Note) -> dict[str, Dataset]:
         except AggGenError as error:
             note(f"No old texts of {name} are mixed in, so the model may forget: {error}. Give a corpus with replay")
             continue
-        corpora[name] = Dataset(name, {standard: dataset.split(split) for standard, split in splits.items()})
+        corpora.append(Dataset(name, {standard: dataset.split(split) for standard, split in splits.items()}))
     return corpora
 
 
-def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunConfig, note: Note) -> Data:
+def _with_replay(data: Data, replay_corpora: Sequence[Dataset], config: RunConfig, note: Note) -> Data:
     """Adds old texts: the fraction ``training.replay`` of each epoch, different ones each, and of development texts."""
     training, rng, n_new = config.training, random.Random(config.training.seed), _n_texts(data.train)
     per_epoch = replayed_per_epoch(n_new, training.replay)
@@ -125,22 +125,18 @@ def _with_replay(data: Data, replay_corpora: Mapping[str, Dataset], config: RunC
     }
     chosen: dict[str, list[Record]] = {"train": [], "dev": []}
     for split, records in chosen.items():
-        pool = [record for corpus in replay_corpora.values() for record in corpus.split(split) if record.references]
+        pool = [record for corpus in replay_corpora for record in corpus.split(split) if record.references]
         for record in rng.sample(pool, len(pool)):
             if n_texts[split] <= 0:
                 break
             records.append(record)
             n_texts[split] -= len(record.references)
     if replay_corpora:
-        n_old = _n_texts(chosen["train"])
-        note(
-            f"Each epoch mixes {min(per_epoch, n_old):,} of {n_old:,} old texts of {' and '.join(replay_corpora)} into "
-            f"{n_new:,} new texts"
-        )
+        n_old, names = _n_texts(chosen["train"]), " and ".join(corpus.name for corpus in replay_corpora)
+        note(f"Each epoch mixes {min(per_epoch, n_old):,} of {n_old:,} old texts of {names} into {n_new:,} new texts")
     fingerprints = dict(data.fingerprints)
-    for name, corpus in replay_corpora.items():
-        for split, records in corpus.splits.items():
-            fingerprints[f"{_REPLAY}{name}/{split}"] = fingerprint_of(records)
+    for corpus in replay_corpora:
+        fingerprints |= {f"{_REPLAY}{name}": value for name, value in corpus.fingerprints.items()}
     return replace(data, dev=[*data.dev, *chosen["dev"]], replay=chosen["train"], fingerprints=fingerprints)
 
 
