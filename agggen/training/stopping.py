@@ -37,7 +37,8 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        if threading.current_thread() is threading.main_thread():  # no handlers were installed in other threads
+            self._restore()
 
     def _handle(self, signal_number: int, frame: object) -> None:
         self.signal, self._requested = signal.Signals(signal_number), True
