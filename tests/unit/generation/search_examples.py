@@ -106,12 +106,9 @@ def next_words(model: JointModel, example: Example, groups: Groups, text: Partia
     """The probability of each next word, without caches."""
     emission = TokenwiseEmission(model, replace(example, facts=((),) * len(groups)))
     fact, group = len(text.facts), frozenset(groups[len(text.facts)])
-    before = [t for mark, words in zip(emission.marks, text.facts, strict=False) for t in (mark, *words)]
-    inputs = [emission.marks[fact], *text.words]
-    if model.config.history == "masked":
-        hidden = emission._one_pass([*before, *inputs], group)[-1]
-    else:
-        hidden = emission._after_history(before, inputs, group)[-1]
+    *before, mark = tokens_before(text, emission.marks[fact])
+    inputs = [mark, *text.words]
+    hidden = emission.hidden(before, inputs, group)[-1]
     p = emission.next_token(hidden, inputs, group)
     return {word: p[word] for word in p if word not in (OTHER_WORDS, PAD, UNK, CLS, SEP, FACT, LAST)}
 

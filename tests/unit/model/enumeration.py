@@ -246,14 +246,15 @@ class TokenwiseEmission:
         members = set(group)
         return torch.tensor([t in members for t in self.example.triple])
 
-    def _one_pass(self, inputs: Sequence[int], group: Iterable[int]) -> Tensor:
-        """Hidden states (n, D) of all inputs, from one causal pass with the mask of one set."""
-        x = self.model.embed_target(torch.tensor([inputs]), torch.arange(len(inputs)), len(inputs))
-        return self.model.decoder(x, self.memory.cross, self._mask(group)[None, None, None])[0]
-
-    def _after_history(self, before: Sequence[int], inputs: Sequence[int], group: Iterable[int]) -> Tensor:
-        """Hidden states (n, D) of `inputs` after `before`, which sees all triples; without caches."""
+    def hidden(self, before: Sequence[int], inputs: Sequence[int], group: Iterable[int]) -> Tensor:
+        """Hidden states (n, D) of `inputs` after `before`, which sees all triples if the history is shared; without
+        caches.
+        """
         model, decoder = self.model, self.model.decoder
+        if model.config.history == "masked":
+            tokens = [*before, *inputs]
+            x = model.embed_target(torch.tensor([tokens]), torch.arange(len(tokens)), len(tokens))
+            return decoder(x, self.memory.cross, self._mask(group)[None, None, None])[0, len(before) :]
         all_triples = self._mask(range(len(self.example.predicates)))[None, None, None]
         group_triples = self._mask(group)[None, None, None]
         embedded = [
@@ -279,10 +280,7 @@ class TokenwiseEmission:
         for mark, tokens in zip(self.marks[:fact], self.example.facts[:fact], strict=True):
             before += [mark, *tokens]
         inputs = [self.marks[fact], *self.example.facts[fact]]
-        if self.model.config.history == "masked":
-            hidden = self._one_pass([*before, *inputs], group)[len(before) :]
-        else:
-            hidden = self._after_history(before, inputs, group)
+        hidden = self.hidden(before, inputs, group)
         total = 0.0
         targets = [*self.example.facts[fact], END][: None if ends else -1]
         for position, (state, token) in enumerate(zip(hidden, targets, strict=False)):

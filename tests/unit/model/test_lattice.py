@@ -109,12 +109,10 @@ def test_whole_texts_are_not_constrained() -> None:
 MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
 
 
-def random_potentials(
-    seed: int, counts: list[int], lengths: list[int], max_size: int, prune: bool
-) -> tuple[Potentials, Lattice]:
+def random_potentials(seed: int, counts: list[int], lengths: list[int], max_size: int) -> tuple[Potentials, Lattice]:
     """Potentials of a ragged batch, in which pruned states and states of absent predicates are impossible.
 
-    If there would be too many paths to enumerate, more states are pruned. Padding has arbitrary numbers.
+    Padding has arbitrary numbers.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -127,11 +125,10 @@ def random_potentials(
     for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
         start[row, count:], out[row, :, count:] = IMPOSSIBLE, IMPOSSIBLE
         possible = [i for i, state in enumerate(states.states) if max(state) < count]
-        max_states = max(1, int(MOST_PATHS ** (1 / length)))
+        most = min(len(possible), max(1, int(MOST_PATHS ** (1 / length))))
         for t in range(length):
             order = torch.randperm(len(possible), generator=generator).tolist()
-            keep = int(torch.randint(1, len(possible) + 1, (1,), generator=generator)) if prune else len(possible)
-            kept = {possible[i] for i in order[: min(keep, max_states)]}
+            kept = {possible[i] for i in order[: int(torch.randint(1, most + 1, (1,), generator=generator))]}
             node[row, t, [i not in kept for i in range(len(states.states))]] = IMPOSSIBLE
     return Potentials(start, out, node, torch.tensor(lengths)), states
 
@@ -141,7 +138,7 @@ def problems(draw: st.DrawFn) -> tuple[Potentials, Lattice]:
     size = draw(st.integers(1, 3))
     counts = draw(st.lists(st.integers(1, 5), min_size=size, max_size=size))
     lengths = draw(st.lists(st.integers(1, 4), min_size=size, max_size=size))
-    return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)), draw(st.booleans()))
+    return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)))
 
 
 @given(problems())
@@ -153,7 +150,7 @@ def test_likelihood_posterior_and_best_path_equal_enumeration(problem: tuple[Pot
 
 def test_paths_and_posteriors_in_inference_mode() -> None:
     """Both are computed by autograd, which inference mode disables."""
-    potentials, states = random_potentials(9, [3, 2], [2, 3], 3, prune=True)
+    potentials, states = random_potentials(9, [3, 2], [2, 3], 3)
     expected = posterior(potentials, states), *viterbi(potentials, states)
     with torch.inference_mode():
         inside = Potentials(*(tensor.clone() for tensor in potentials))
