@@ -92,14 +92,10 @@ def test_exact_match_depends_on_the_order_of_groups_unlike_exact_partition() -> 
 def test_each_measure_has_its_own_signature() -> None:
     predicted, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
     scores = plan_scores(predicted, gold)
-    assert (scores["exact_match"].value, scores["exact_partition"].value, scores["placed"].value) == (0.5, 0.5, 1)
     assert scores["human_nmi_max"].value == 1  # only the input with two references has a value
     assert scores["human_tau_avg"].value == pytest.approx(-1)
     assert len({score.signature for score in scores.values()}) == len(scores)
-
-
-def test_without_a_second_reference_there_is_no_human_agreement() -> None:
-    assert not any(key.startswith("human") for key in plan_scores(plans("[a] [b]"), [plans("[a b]")]))
+    assert not any(key.startswith("human") for key in plan_scores(predicted[:1], gold[1:])), "only one reference"
 
 
 def test_golden_scores_of_human_plans_and_of_the_papers_system(data_home: Path) -> None:

@@ -71,12 +71,8 @@ def levenshtein(first: list[str], second: list[str]) -> int:
 @pytest.mark.parametrize(
     ("hypothesis", "reference", "expected"),
     [
-        ("", "", 0),
-        ("", "a b c", 3),
         ("a b c", "", 3),
-        ("a b c", "a b c", 0),
         ("a x c", "a b c", 1),
-        ("a c", "a b c", 1),
         ("a b c d e f", "d e f a b c", 1),  # one shift of three words
         ("b a c d", "a b c d", 1),
         ("a b c d e f g h", "g h c d e f a b", 4),  # greedy: two shifts that help only together are not found
@@ -170,10 +166,7 @@ def test_separators_and_line_ends_in_texts_are_replaced(fake_java: Callable[[str
         ("echo 'Could not reserve' >&2; exit 1", "ended with 1; .* 2 GB of memory. Its error output: Could not"),
         ("kill -9 $$", "was killed .SIGKILL.; it needs up to 2 GB"),
         (f'read -r line; echo "{COUNTS}"', "printed 1 lines for 2 texts"),
-        (
-            'while read -r line; do echo "Exception in thread"; done',
-            "must print 23 counts per text, but printed 'Exception",
-        ),
+        ("while read -r line; do echo Exception; done", "must print 23 counts per text, but printed 'Exception"),
     ],
 )
 def test_a_failed_process_raises_an_error_with_the_cause(
