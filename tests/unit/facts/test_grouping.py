@@ -32,32 +32,17 @@ FULL = {
         "The mill [V: was] built in 1800 .",
         "[ARG1: The mill] was [V: built] [ARGM-TMP: in 1800] .",
     ),
-    "a relative clause at the beginning includes its antecedent": (
-        "Mia Holt , who was born in Bergen , | is a painter .",
-        "[ARG1: Mia Holt , who was born in Bergen] , [V: is] [ARG2: a painter] .",
-        "[ARG1: Mia Holt] , [R-ARG1: who] was [V: born] [ARGM-LOC: in Bergen] , is a painter .",
-    ),
     "the antecedent of a later relative clause belongs to the governing fact": (
         "Mia Holt lives in Bergen , | which lies in Norway .",
         "[ARG0: Mia Holt] [V: lives] [ARGM-LOC: in Bergen , which lies in Norway] .",
         "Mia Holt lives in [ARG1: Bergen] , [R-ARG1: which] [V: lies] [ARGM-LOC: in Norway] .",
     ),
-    "so does the noun of a copula before a reduced clause": (
-        "Bergen is a city | surrounded by seven hills .",
-        "[ARG1: Bergen] [V: is] [ARG2: a city surrounded by seven hills] .",
-        "Bergen is [ARG1: a city] [V: surrounded] [ARG0: by seven hills] .",
-    ),
-    "an adverb before a reduced clause belongs to the noun": (
+    "the noun of a copula and an adverb before a reduced clause belong to the governing fact": (
         "It is a play first | staged in Oslo .",
         "[ARG1: It] [V: is] [ARG2: a play first staged in Oslo] .",
         "It is [ARG1: a play] [ARGM-TMP: first] [V: staged] [ARGM-LOC: in Oslo] .",
     ),
-    "any other reduced clause includes its whole argument": (
-        "The town has | a theatre called The Globe .",
-        "[ARG0: The town] [V: has] [ARG1: a theatre called The Globe] .",
-        "The town has [ARG1: a theatre] [V: called] [ARG2: The Globe] .",
-    ),
-    "an embedded frame includes all words of its argument": (
+    "any other reduced clause includes all words of its argument": (
         "The work was followed | by a play staged in Oslo , in Danish .",
         "[ARG1: The work] was [V: followed] [ARG1: by a play staged in Oslo , in Danish] .",
         "The work was followed by [ARG1: a play] [V: staged] [ARGM-LOC: in Oslo] , in Danish .",
@@ -112,7 +97,7 @@ FULL = {
         "[ARGM-DIS: and] [ARG1: the language spoken there] [V: is] [ARG2: Sami] .",
         "and [ARG1: the language] [V: spoken] [ARGM-LOC: there] is Sami .",
     ),
-    "the example of the paper": (
+    "a relative clause at the beginning includes its antecedent: the example of the paper": (
         "William Anders , who retired in 1969 , | was a crew member on Apollo 8 .",
         "[ARG1: William Anders , who retired in 1969 ,] [V: was] [ARG2: a crew member on Apollo 8] .",
         "[ARG0: William Anders] , [R-ARG0: who] [V: retired] [ARGM-TMP: in 1969] , was a crew member on Apollo 8 .",
@@ -120,9 +105,6 @@ FULL = {
 }
 PAPER = {
     "one frame is one fact": "Mia Holt painted The Grey Mill in 1921 .",
-    "a relative clause at the beginning includes its antecedent": (
-        "Mia Holt , who was born in Bergen , | is a painter ."
-    ),
     "the antecedent of a later relative clause belongs to the governing fact": (
         "Mia Holt lives | in Bergen , which lies in Norway ."
     ),
@@ -132,7 +114,9 @@ PAPER = {
     "opening quotes and brackets belong to the following fact": (
         'Ann wrote Ice ( | it sold well ) , " | Rain " came later .'
     ),
-    "the example of the paper": "William Anders , who retired in 1969 , | was a crew member on Apollo 8 .",
+    "a relative clause at the beginning includes its antecedent: the example of the paper": (
+        "William Anders , who retired in 1969 , | was a crew member on Apollo 8 ."
+    ),
 }
 
 

@@ -96,10 +96,7 @@ def test_whitespace_at_a_boundary_belongs_to_the_fact_before_it(text: str, start
         ("sentences", 'He said "No." |Then he left.'),
         ("sentences", "Opened in 1990.|It has a bar."),
         ("sentences", "St. Louis is in the U.S., e.g. near water."),
-        (
-            "clauses",
-            "The Fig is near Café Rouge |that serves Thai food |and it has pies, |but kids aren't welcome.",
-        ),
+        ("clauses", "The Fig is near Café Rouge |that serves Thai food |and it has pies, |but kids aren't welcome."),
         ("clauses", "Bolt, who was drawn by Ann Roe, |is a hero |and was published in 1990; |its editor is Jo Poe."),
         ("clauses", "The Fig serves fish and chips."),
         ("clauses", "Salt and water are ingredients of bread."),
