@@ -6,7 +6,7 @@ import pytest
 
 from agggen.generation.hypotheses import PlanPrefix
 from agggen.generation.record_constraints import RecordConstraints, RestrictedWords
-from agggen.records import Record, Triple
+from agggen.records import Record
 from agggen.text.tokenise import tokenise
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
@@ -53,10 +53,7 @@ ULM_FACTS = ("leader = Ann", "area = 119")
 ULM = record_of(*ULM_FACTS, subject="Ulm")
 OZ = record_of("leader = Ann", "leader-2 = Bob", subject="Oz")
 HUT = record_of("leader = Ann", "leader-2 = The Hut", subject="Oz")
-
-
-def named_after(value: str) -> Record:
-    return Record("1", (Triple("Radium", "namedAfter", value),))
+LATIN, QUOTED = record_of("namedAfter = ray (Latin)"), record_of('namedAfter = "Ulma"')
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,6 @@ def named_after(value: str) -> Record:
         (TOWNS, [[0], [1]], "Ulm is in Oz.", "It is led by Ann.", False),
         (TOWNS, [[0], [2]], "Ulm is in Oz", "and has an area of 119.", True),
         (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. It is in Oz.", "It is led by Ann.", False),
-        (TOWNS, [[2], [0], [1]], "Ulm has an area of 119. The old town is in Oz.", "It is led by Ann.", False),
         (TOWNS, [[0], [0], [2]], "Ulm is in Oz. The town is in Oz.", "It has an area of 119.", True),
         (TOWNS, [[1], [0], [2]], "Oz is led by Ann. Ulm is in Oz.", "It has an area of 119.", True),
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and Oz is led by Ann.", "It has an area of 119.", False),
@@ -81,7 +77,6 @@ def named_after(value: str) -> Record:
         (TOWNS, [[2], [0, 1]], "Ulm has an area of 119.", "It is in Oz, which is led by Ann.", True),
         (TOWNS, [[1], [0]], "Ann leads Oz", "and is the home of Ulm.", False),
         (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann", "and has an area of 119.", False),
-        (TOWNS, [[0, 1], [2]], "Ulm is in Oz and the leader of Oz is Ann.", "It has an area of 119.", False),
         (TOWNS, [[0], [2]], "In the land of Oz lies Ulm", "and has an area of 119.", True),
         # "which" refers to the preceding name
         (CLUB, [[0], [2]], "The manager of Ulm Town is Ann Bo,", "who plays in Serie B.", False),
@@ -115,7 +110,6 @@ def named_after(value: str) -> Record:
         # a relative clause must not express values of another subject
         (CLUB, [[0, 2]], "", "Ann Bo manages Ulm Town, which plays in Serie B.", True),
         (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who plays in Serie B.", False),
-        (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, whose league is called Serie B.", False),
         (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo who came late, and plays in Serie B.", True),
         (CLUB, [[0, 2]], "", "Ulm Town is managed by Ann Bo, who led Ulm Town to Serie B.", True),
         (CLUB, [[0, 2]], "", "Serie B, which Ulm Town entered, is known to Ann Bo.", True),
@@ -146,13 +140,13 @@ def named_after(value: str) -> Record:
         (record_of(*ULM_FACTS, subject="Levi's"), [[0], [1]], "Levi's is led by Ann", "and has an area of 119.", True),
         (record_of(*ULM_FACTS, subject="Bo'"), [[0], [1]], "Bo' is led by Ann", "and has an area of 119.", True),
         # brackets and quotation marks must be balanced
-        (named_after("ray (Latin)"), [[0]], "", "It is named after ray (Latin).", True),
-        (named_after("ray (Latin)"), [[0]], "", "It is named after ray.", True),
-        (named_after("ray (Latin)"), [[0]], "", "It is named after ray ().", False),
-        (named_after("ray (Latin)"), [[0]], "", "It is named after ray (Latin.", False),
-        (named_after('"Ulma"'), [[0]], "", 'It is named after "Ulma".', True),
-        (named_after('"Ulma"'), [[0]], "", 'It is named after Ulma".', False),
-        (named_after("6' 2\" Bob"), [[0]], "", "It is named after 6' 2\" Bob.", True),
+        (LATIN, [[0]], "", "It is named after ray (Latin).", True),
+        (LATIN, [[0]], "", "It is named after ray.", True),
+        (LATIN, [[0]], "", "It is named after ray ().", False),
+        (LATIN, [[0]], "", "It is named after ray (Latin.", False),
+        (QUOTED, [[0]], "", 'It is named after "Ulma".', True),
+        (QUOTED, [[0]], "", 'It is named after Ulma".', False),
+        (record_of("namedAfter = 6' 2\" Bob"), [[0]], "", "It is named after 6' 2\" Bob.", True),
         # a sentence must not begin inside another
         (OZ, [[0], [1]], "The leader of Oz is Ann.", "The leader of Oz is Bob.", True),
         (OZ, [[0], [1]], "The leader of Oz is Ann", "The leader of Oz is Bob.", False),

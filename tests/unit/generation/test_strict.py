@@ -42,19 +42,6 @@ def test_no_text_has_a_fault(seed: int, copying: float) -> None:
         assert sorted(text.plan.predicates) == sorted(record.predicates)
 
 
-def test_unknown_predicates_are_listed_and_expressed_by_plain_clauses() -> None:
-    all_unknown = record_of("never-seen = Qwert 7.5", "successor to = Plugh")
-    ((partly,), (none,)) = generator().generate([STRANGE, all_unknown], config=STRICT)
-    assert partly.unknown_predicates == ("never-seen",)
-    assert none.unknown_predicates == ("never-seen", "successor to")
-    assert none.text == "The never-seen of Zyx is Qwert 7.5. Zyx: successor to: Plugh."
-    for text in (partly, none):
-        clauses = [fact for fact in text.facts if {*fact.predicates} & {*text.unknown_predicates}]
-        assert all(fact.fallback for fact in clauses)
-        assert {name for fact in clauses for name in fact.predicates} >= {*text.unknown_predicates}
-        assert text.fulfilled
-
-
 @pytest.mark.parametrize(
     ("triples", "expected"),
     [
@@ -119,16 +106,6 @@ SUBSTANCE = "colour = red; taste = bitter; form = powder; interacts with = water
             SUBSTANCE,
             'human: [colour] [taste form "interacts with"]',
             "The colour of Zyx is red. Zyx interacts with water, the taste is bitter, and the form is powder.",
-        ),
-        (  # grouped by subject
-            "colour = red; Plugh | taste = bitter; form = powder; age = 7",
-            "[colour form] [age] [taste]",
-            "The colour of Zyx is red and the form is powder. The age of Zyx is 7. The taste of Plugh is bitter.",
-        ),
-        (  # facts about a value follow it
-            "Plugh | taste = bitter; partner = Plugh",
-            "[partner taste]",
-            "The partner of Zyx is Plugh, whose taste is bitter.",
         ),
         (  # at most two triples per sentence in this model
             "heir = Bo; age = 7; Bo | taste = bitter",
