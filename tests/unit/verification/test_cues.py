@@ -75,7 +75,6 @@ OZ = record("language = Ozish", "currency = Ozo", subject="Oz")
     [
         ("The language of Oz is Ozish and the currency is Ozo.", []),
         ("The language of Oz is Ozish and the language is Ozo.", ["currency"]),
-        ("The language of Oz is Ozish. Its currency is Ozo.", []),
         ("Oz has a currency. The language of Oz is Ozish and Ozo.", ["currency"]),
         ("Ozo is money. The currency of Oz is Ozo.", []),
         ("Oz is near A.F.C. Ozish.", ["language"]),

@@ -196,7 +196,6 @@ def test_lexicons_are_merged(elements: Learned) -> None:
     [
         (Lexicon.read, "[]", "a valid lexicon: Input should be .*; its parts are variants, booleans"),
         (Lexicon.read, '{"variant": {}}', "a valid lexicon: variant: "),
-        (Lexicon.read, '{"contexts": {"code": {"L1 code": "many"}}}', "a valid lexicon: contexts.code.L1 code: "),
         (Lexicon.read, "{\n'a'", "not valid JSON: .* line 2"),
         (Lexicon.read, b"\xff\xfe{}", "not valid JSON: .* decode byte 0xff"),
         (read_wordings, '{"Norway": ["Norge", "the fjords"]}', {"Norway": ("Norge", "the fjords")}),

@@ -129,7 +129,6 @@ def test_genders_are_those_of_pronouns_in_texts_about_a_subject_that_is_not_a_va
         ("{subject} is a {object} city.", Triple("Ulm", "country", "United States"), "Ulm is an United States city."),
         ("Ulm, {subject}, has {object}.", Triple("United States", "has", "9"), "Ulm, United States, has 9."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999-05-30"), "Ulm opened on 30 May 1999."),
-        ("{subject} opened in {object}.", Triple("Ulm", "opened", "1999"), "Ulm opened in 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "May 30, 1999"), "Ulm opened on May 30, 1999."),
         ("{subject} opened in {object}.", Triple("Ulm", "opened", "May 1999"), "Ulm opened in May 1999."),
         ("{subject} is a {object}.", Triple("Zyx", "category", "metal"), "Zyx is a metal."),
@@ -160,15 +159,12 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
     [
         (Triple("Aromi", "eatType", "pub"), "The eat type of Aromi is pub."),
         (Triple("Aspirin", "interactsWith", "warfarin"), "Aspirin interacts with warfarin."),
-        (Triple("Voss", "isPartOf", "Norway"), "Voss is part of Norway."),
         (Triple("The Mill", "near", "Avalon"), "The Mill is near Avalon."),
-        (Triple("Oda", "madeBy", "Ann"), "Oda is made by Ann."),
         (Triple("Oda", "founded_in", "1990"), "Oda was founded in 1990."),
         (Triple("Oda", "broadcastBy", "NRK"), "Oda is broadcast by NRK."),
         (Triple("Oda", "usedIn", "steel making"), "Oda is used in steel making."),
         (Triple("Oda", "waterproof", "true"), "Oda: waterproof: true."),
         (Triple("Oda", "needFor", "salt"), "Oda: need for: salt."),
-        (Triple("Oda", "memberOf", "the crew"), "Oda is member of the crew."),
         (Triple("Oda", "diedOn", "2001-02-03"), "Oda died on 3 February 2001."),
         (Triple("Oda", "diedOn", "2001-02"), "Oda died on 2001-02."),
         (Triple("Oda", "established", "1999"), "Oda was established in 1999."),
@@ -179,7 +175,6 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("Oda", "establishedYear", "1999"), "The established year of Oda is 1999."),
         (Triple("Oda", "height_(in_cm)", "170"), "Oda has a height of 170 cm."),
         (Triple("Oda", "area", "1,200.5 km2"), "Oda has an area of 1,200.5 km2."),
-        (Triple("Oda", "orbitalPeriod", "3.5 (days)"), "Oda has an orbital period of 3.5 days."),
         (Triple("Oda", "speed", "0.5 (kilometrePerSeconds)"), "Oda has a speed of 0.5 kilometres per second."),
         (Triple("Oda", "volume", "3 (cubicCentimetres)"), "Oda has a volume of 3 cubic centimetres."),
         (Triple("Oda", "net_income", "747 (estimate)"), "Oda has a net income of 747 (estimate)."),
@@ -199,14 +194,12 @@ def test_a_phrase_does_not_precede_a_noun_of_a_template(value: str, expected: st
         (Triple("Oda", "formerName", "Ann"), "The former name of Oda is Ann."),
         (Triple("Oda", "awards", "Gold Cup"), "The awards of Oda include Gold Cup."),
         (Triple("Oda", "headquarters", "Ulm"), "The headquarters of Oda is Ulm."),
-        (Triple("Oda", "sportsOffered", "tennis"), "The sports offered by Oda are tennis."),
         (Triple("Oda", "placeBuried", "Ulm"), "The place buried of Oda is Ulm."),
         (Triple("Oda", "firstAired", "1983-10-03"), "Oda was first aired on 3 October 1983."),
         (Triple("Oda", "was selected by NASA", "1962"), "Oda was selected by NASA in 1962."),
         (Triple("Oda", "motto", "Why not?"), "The motto of Oda is Why not?."),
         (Triple("Oda", "isAlive", "false"), "Oda: is alive: false."),
         (Triple(NO_SUBJECT, "mainDishes", "fish, peas"), "The main dishes are fish, peas."),
-        (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
         # names with articles
         (Triple("United States", "leader", "Ann"), "The leader of the United States is Ann."),
         (Triple("United States", "isPartOf", "UN"), "The United States is part of the UN."),
@@ -280,4 +273,3 @@ def test_phrases_of_single_facts_in_rel2text(data_home: Path) -> None:
     phrases = learn_phrases(records_of("rel2text", "train"))
     assert len(phrases) > 500
     assert phrases["birth place"] == "{subject} was born in {object}."
-    assert Lexicon(phrases=phrases).template("placeOfDeath") == "{subject} died in {object}."

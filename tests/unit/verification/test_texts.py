@@ -34,7 +34,6 @@ def checker(request: pytest.FixtureRequest, elements: Learned) -> Checker:
 @pytest.mark.parametrize(
     ("text", "invented"),
     [
-        ("Rutherfordium was found in 1965.", ["1965"]),
         ("It melts at 2400 K and boils at 5800 K.", ["5800"]),
         ("It melts at -2400 K.", ["-2400"]),
         ("It is the 2nd of group 4.", ["2nd"]),
@@ -96,12 +95,9 @@ CREW = record("school = Ulm College, M.S. 1963", "chosen by NASA = 1963", "emplo
 @pytest.mark.parametrize(
     ("item", "own", "text", "elsewhere"),
     [
-        (RF, [GROUP], "Rutherfordium is in group 4.", ()),
         (RF, [GROUP], "Rutherfordium is in group 7.", ("7",)),
         (RF, [GROUP], "Rutherfordium, symbol Rf, is in group 4.", ("Rf",)),
-        (RF, [PLACE, YEAR], "It was found in 1964 in the Soviet Union.", ()),
         (RF, [YEAR], "It was found in 1964 in the Soviet Union.", ("Soviet", "Union")),
-        (RF, [NAMED], "It is named after Ernest Rutherford.", ()),
         (RF, [SYMBOL], "Named after Ernest Rutherford, it has the symbol Rf.", ("Ernest",)),
         (RF, [], "It is in group 4.", ("4",)),
         (MENU, [0], "Zyx has raisin and Mexico.", ("Mexico",)),
@@ -143,7 +139,6 @@ TWICE = record("by = Duran Duran", "city = New York", "state = York", "publisher
         (RF, "It is in the soviet union, the Soviet Union.", ["the soviet union the Soviet Union"]),
         (RF, "It is of Ernest Rutherford, Ernest Rutherford.", ["Ernest Rutherford Ernest Rutherford"]),
         (RF, "It is a solid. A solid it is.", []),
-        (RF, "It is a solid. Solid it is.", []),
         (RF, "It is a solid and a solid.", []),
         # in a name, and between two values
         (TWICE, "Zyx is by Duran Duran of New York, York.", []),
@@ -178,7 +173,6 @@ PLACES = record("born = Oslo", "died = Oslo")
         (RF, [STATE], "It is a solid and a solid.", ["'solid' is repeated"]),
         (RF, [SYMBOL], "Its symbol is Rf; so Rf stands for it.", ["'Rf' is repeated"]),
         (RF, [GROUP], "It is in group 4 of period 4.", ["'4' is repeated"]),
-        (RF, [GROUP, STATE], "It is a solid in group 4.", []),
         # once for each triple, and within a name
         (PLACES, [0, 1], "Born in Oslo, she died in Oslo.", []),
         (PLACES, [0, 1], "Born in Oslo, Oslo being far, she died in Oslo.", ["'Oslo' is repeated"]),
@@ -235,25 +229,6 @@ CHAIN = record("Oz | next = Ulm", "Ulm | next = Bo")
 def test_values_exchanged_between_subjects_are_swapped(item: Record, text: str, swapped: bool) -> None:
     pairs = [tuple(f"{triple.predicate} of {triple.subject}" for triple in item.triples)] if swapped else []
     assert list(PLAIN.check(item, text).swapped) == pairs
-
-
-@pytest.mark.parametrize(
-    ("own", "text", "swapped"),
-    [
-        (None, "Rutherfordium belongs to period 7 and group 4.", []),
-        (None, "Rutherfordium belongs to period 4 and group 7.", [("group", "period")]),
-        (None, "It is a group 7 element in period 4.", [("group", "period")]),
-        (None, "It was found in 2400 K and melts at 1964.", [("meltingPoint", "discoveryYear")]),
-        (None, "It was found in 1964 and melts at 2400 K.", []),
-        ([GROUP, PERIOD], "Its place is in group 7, period 4.", [("group", "period")]),
-        ([GROUP, PERIOD], "Its place is in group 4, period 7.", []),
-    ],
-)
-def test_numbers_in_the_contexts_of_each_others_predicates_are_swapped(
-    elements: Learned, own: list[int] | None, text: str, swapped: list[tuple[str, str]]
-) -> None:
-    assert list(elements[0].check(RF, text, own).swapped) == swapped
-    assert PLAIN.check(RF, text, own).swapped == (), "contexts of predicates need a lexicon"
 
 
 # --- subjects and complete results -----------------------------------------------------------------------------------

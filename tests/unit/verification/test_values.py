@@ -30,7 +30,6 @@ from tests.unit.verification.texts import PLAIN, record, value_check, whole
         # word boundaries
         ("Rome", [], ["Jerome sings"]),
         ("C", [], ["written in C++", "written in C#."]),
-        ("C++", [], ["written in C"]),
         ("C#", ["written in C#."], ["written in C."]),
         ("C sharp", ["written in C#."], []),
         # empty values
@@ -63,7 +62,6 @@ from tests.unit.verification.texts import PLAIN, record, value_check, whole
         ("In", [], ["Indium is an element with the symbol In the periodic table."]),
         ("At", ["Astatine, symbol At, is a halogen."], ["It is a solid. At 300 K it melts."]),
         ("At", [], ["Astatine has the symbol At group 17.", "Astatine has the symbol At 85."]),
-        ("As", ["Arsenic has the symbol As and is a solid."], ["As a metalloid, arsenic is grey."]),
         ("No", ["Nobelium, whose symbol is No, is an actinide."], ["No one has seen it."]),
         ("I", [], ["I melt."]),
         ("K", ["Potassium has the symbol K and melts at 337 K."], ["It melts at 300 K.", "The books of J.K. Rowling"]),
