@@ -23,10 +23,6 @@ def marked(described: Sentence, level: Level = "full") -> str:
 
 FULL = {
     # The facts, then the frames.
-    "one frame is one fact": (
-        "Mia Holt painted The Grey Mill in 1921 .",
-        "[ARG0: Mia Holt] [V: painted] [ARG1: The Grey Mill] [ARGM-TMP: in 1921] .",
-    ),
     "an auxiliary verb states no fact": (
         "The mill was built in 1800 .",
         "The mill [V: was] built in 1800 .",
@@ -104,7 +100,6 @@ FULL = {
     ),
 }
 PAPER = {
-    "one frame is one fact": "Mia Holt painted The Grey Mill in 1921 .",
     "the antecedent of a later relative clause belongs to the governing fact": (
         "Mia Holt lives | in Bergen , which lies in Norway ."
     ),
