@@ -210,7 +210,6 @@ def test_a_single_object_is_read_in_either_form() -> None:
     ("row", "message"),
     [
         ({"subject": "Alien", "predicate": "year", "object": "1979"}, "is one triple, not a record"),
-        ({"subject": "Alien", "predicate": "year"}, "is one triple, not a record"),
         ({"id": "1", "tripels": [["Alien", "year", "1979"]]}, "unknown key 'tripels'; did you mean 'triples'"),
         ({"id": "1"}, "triples"),
         ({"title": "Alien"}, "the row has no value besides 'title'"),

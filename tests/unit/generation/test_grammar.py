@@ -110,10 +110,8 @@ def test_sentences_have_verbs_and_are_neither_spliced_nor_ungrammatical(before: 
 @pytest.mark.parametrize(
     ("before", "fact", "runs_on"),
     [
-        ("Ann The is in As", "is at home in Hague.", True),
         ("Ann The is in As, which is big", ", has a home.", True),
         ("The home of Ann The, who is big,", "is in Hague.", False),
-        ("The home of Ann The", "is in Hague.", False),
         ("Ann The is in As and", "is at home in Hague.", False),
         ("She was big. Ann The", "is at home in Hague.", False),
         ("Ann The is in As", "at home.", False),

@@ -236,7 +236,6 @@ def test_a_number_matches_only_itself(first: int, second: int) -> None:
         ("1999-05-30", "On 30 May 1999 it was.", "literal", "30 May 1999"),
         ("1999-05-30", "On 30/5/1999 it was.", "rule", "30/5/1999"),
         ("1235 K", "It melts at 1235.", "part", None),
-        ("1235 K", "It melts.", "missing", None),
     ],
 )
 def test_the_kind_and_span_of_a_number(value: str, text: str, kind: str, mention: str | None) -> None:
