@@ -51,7 +51,11 @@ RECORDS: dict[str, tuple[list[Row], dict[str, Any], list[str]]] = {
     "columns are predicates": ([FILM], {}, ["7: A | release_year | 1979; A | director | Scott; A | seen | yes => A."]),
     "empty cells are skipped": ([EMPTY_CELLS], {}, ["1: A | e | 0 => "]),
     "options name the columns": ([NAMED], COLUMNS | {"rename": {"made": "year"}}, ["x1: A | year | 1979 => A. / B."]),
-    "string options": ([{"p": 1, "url": 2, "plot": 3}], {"text": "plot", "ignore": "url"}, ["1:  | p | 1 => 3"]),
+    "an option may be a string": (
+        [{"p": 1, "url": 2, "plot": 3}],
+        {"text": "plot", "ignore": "url"},
+        ["1:  | p | 1 => 3"],
+    ),
     "objects and lists are flattened": ([NESTED], {}, [f"1: {FLAT}"]),
     "the same triples": ([{"name": "A", "p": 1, "text": text} for text in "ABA"], {}, ["1: A | p | 1 => A / B"]),
     "several texts": ([TEXTS], {}, ["1: X | p | q => A. / B. / C. / D. / E."]),
@@ -75,7 +79,11 @@ NO_VALUE = [{"title": "A", "year": "1979"}, {"title": "B", "year": ""}, {"title"
 SAME_ID = [{"id": 1, "name": "A", "p": value} for value in ("x", "y", "x")]
 OTHER_ORDER = [{"id": 1, "name": "A", "p": value} for value in (["x", "y"], ["y", "x"])]
 REJECTS: dict[str, tuple[list[Row], str, list[str]]] = {
-    "a misspelt key": ([{"id": "1", "tripels": [["A"]]}], "", ["1: record '1': 'tripels' has a list in a list"]),
+    "a misspelt key": (
+        [{"id": "1", "tripels": [["A", "p", "x"]]}],
+        "",
+        ["1: record '1': 'tripels' has a list in a list"],
+    ),
     "no value": (NO_VALUE, "1", ["2: the row has no value besides 'title'", "3: the row has no value"]),
     "the same id": (SAME_ID, "1", ["2: record '1': row 1 has the same id but other values"]),
     "values in another order": (OTHER_ORDER, "1", ["2: record '1': row 1 has the same id but other values"]),
@@ -210,6 +218,7 @@ def test_a_single_object_is_read_in_either_form() -> None:
     ("row", "message"),
     [
         ({"subject": "Alien", "predicate": "year", "object": "1979"}, "is one triple, not a record"),
+        ({"subject": "Alien", "predicate": "year"}, "is one triple, not a record"),
         ({"id": "1", "tripels": [["Alien", "year", "1979"]]}, "unknown key 'tripels'; did you mean 'triples'"),
         ({"id": "1"}, "triples"),
         ({"title": "Alien"}, "the row has no value besides 'title'"),

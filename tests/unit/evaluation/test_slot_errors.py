@@ -15,7 +15,7 @@ from agggen.corpora.e2e import parse_meaning
 from agggen.errors import RecordError
 from agggen.evaluation.systems import slot_statistics
 from agggen.records import Record, Triple
-from agggen.verification.e2e import Reading, canonical, slot_errors, slot_of
+from agggen.verification.e2e import SLOTS, Reading, canonical, slot_errors, slot_of
 from tests.unit.score_files import published_rows
 
 READINGS: tuple[Reading, ...] = ("published", "plain")
@@ -254,10 +254,12 @@ def test_golden_rates_of_tgen_on_cleaned_data(data_home: Path, cleaned: list[Rec
 
 def values(meaning: str) -> set[tuple[str, str]]:
     """Slot and value of a meaning representation, with or without a name."""
-    triples = parse_meaning(meaning)
-    pairs = [(slot_of(triple.predicate) or "", triple.object) for triple in triples]
-    pairs += [("name", triples[0].subject)] if triples[0].subject else []
-    return {(slot, canonical(slot, value)) for slot, value in pairs}
+    result = set()
+    for attribute, value in re.findall(r"([^\[\],]+)\[([^\[\]]*)\]", meaning):
+        slot = "customerRating" if attribute.strip() == "customer rating" else attribute.strip()
+        assert slot in SLOTS
+        result.add((slot, canonical(slot, value)))
+    return result
 
 
 def annotated(path: Path, every: int = 1) -> tuple[float, dict[str, float], dict[str, float]]:

@@ -164,12 +164,18 @@ def test_blank_references_favour_short_texts_in_multi_bleu() -> None:
     assert multi_bleu_statistics(short, [references[0][:1]]).corpus().value == plain.value
 
 
-@pytest.mark.parametrize(("mark", "end"), [("", "\n"), ("", "\r\n"), ("\ufeff", "\n")])
-def test_texts_are_separated_by_line_feeds(tmp_path: Path, mark: str, end: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"one\n\nthr\xc3\xa9\xe2\x80\xa8e\n",
+        b"one\r\n\r\nthr\xc3\xa9\xe2\x80\xa8e",
+        b"\xef\xbb\xbfone\n\nthr\xc3\xa9\xe2\x80\xa8e",
+    ],
+)
+def test_texts_are_separated_by_line_feeds(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "texts.txt"
-    for last_end in ("", end):
-        path.write_bytes(f"{mark}one{end}{end}thré\u2028e{last_end}".encode())
-        assert read_texts(path, ["a", "b", "c"], "records.jsonl") == ["one", "", "thré\u2028e"]
+    path.write_bytes(content)
+    assert read_texts(path, ["a", "b", "c"], "records.jsonl") == ["one", "", "thré\u2028e"]
 
 
 def test_texts_as_json_lines_are_found_by_id(tmp_path: Path) -> None:
