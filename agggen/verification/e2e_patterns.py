@@ -11,7 +11,7 @@ A phrase may mean several values, since people use E2E's two vocabularies for pr
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 Reading = Literal["published", "plain"]
 """How phrases are interpreted: ``published`` as in published numbers; ``plain`` as people do (see ``e2e``)."""
@@ -46,12 +46,17 @@ class Pattern:
     cue: str = ""  # a substring of every phrase: texts without it are skipped
 
 
-def phrases(slot: str, values: tuple[str, ...], *alternatives: str, **options: Any) -> Pattern:
-    """A pattern for the `alternatives` as whole words of folded text; at a position, the first match counts. `options`
-    are the other fields of `Pattern`.
-    """
+def phrases(
+    slot: str,
+    values: tuple[str, ...],
+    *alternatives: str,
+    vague: bool = False,
+    reading: Reading | None = None,
+    cue: str = "",
+) -> Pattern:
+    """A pattern for the `alternatives` as whole words of folded text; at a position, the first match counts."""
     joined = "|".join(alternatives).replace(" ?", r"[\s-]*").replace(" ", r"[\s-]+")
-    return Pattern(slot, values, re.compile(rf"(?<!\w)(?:{joined})(?!\w)"), **options)
+    return Pattern(slot, values, re.compile(rf"(?<!\w)(?:{joined})(?!\w)"), vague, reading, cue)
 
 
 EAT_TYPE = (
@@ -73,18 +78,22 @@ FOOD = (
 
 _NEAR = "(?:on|by|along|alongside|beside|near|near to|next to|close to|off|at|overlooking|facing|across)"
 _CITY = "(?:the )?(?:city|town|cambridge)"
-_RIVERSIDE = (
-    *("river ?(?:side|front|bank)s?", f"{_NEAR} (?:(?:the|a) )?(?:banks? of the )?river", "waterside|waterfront"),
-)
-_CITY_CENTRE = (
-    *(f"(?:cent(?:re|er)|heart|middle|core) of {_CITY}", f"{_CITY}(?: ?'? ?s)? (?:cent(?:re|er)|core)"),
-    *("downtown", "centrally located"),
-)
 AREA = (
     phrases("area", ("riverside",), "riverside", "(?:on|by|along|beside|near|close to|off|at) the river"),
-    phrases("area", ("riverside",), *_RIVERSIDE, reading="plain"),
+    phrases(
+        "area",
+        ("riverside",),
+        *("river ?(?:side|front|bank)s?", f"{_NEAR} (?:(?:the|a) )?(?:banks? of the )?river", "waterside|waterfront"),
+        reading="plain",
+    ),
     phrases("area", ("city centre",), "(?:city|town) ?cent(?:re|er)", f"cent(?:re|er) ?\\.? of {_CITY}"),
-    phrases("area", ("city centre",), *_CITY_CENTRE, reading="plain"),
+    phrases(
+        "area",
+        ("city centre",),
+        *(f"(?:cent(?:re|er)|heart|middle|core) of {_CITY}", f"{_CITY}(?: ?'? ?s)? (?:cent(?:re|er)|core)"),
+        *("downtown", "centrally located"),
+        reading="plain",
+    ),
 )
 
 _FAMILY = "(?:famil(?:y|ies)|child(?:ren)?|kid(?:s|dies)?|toddlers?)(?: ?' ?s?)?"
