@@ -9,12 +9,13 @@ leaves at most one checkpoint that is not in the index; the next save deletes it
 
 import json
 import logging
+import os
 import re
+import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agggen.files import replacing
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError, StorageError, as_storage_error
 from agggen_platform.storage.folder import Folder
@@ -88,14 +89,18 @@ class CheckpointStore:
 
         Raises DamagedError if the checkpoint is damaged or missing; from then on, `latest` returns an older one.
         """
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
         with as_storage_error("write", path, saved.bytes):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with replacing(path) as temporary:
-                    verified.get(self.folder, saved.name, temporary, saved.bytes, saved.sha256)
-            except DamagedError:
-                self._damaged_names.add(saved.name)
-                raise
+        try:
+            verified.get(self.folder, saved.name, temporary, saved.bytes, saved.sha256)
+            with as_storage_error("write", path, saved.bytes):
+                os.replace(temporary, path)
+        except DamagedError:
+            self._damaged_names.add(saved.name)
+            raise
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def restore(self, stage: str, path: Path) -> SavedCheckpoint | None:
         """Downloads the newest intact checkpoint; None if there is none. Raises DamagedError if all are damaged."""

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from agggen.files import replacing
 from agggen_platform.locks import locked
 
 FILE_NAME = "tracking.jsonl"
@@ -140,8 +139,9 @@ class Cursor:
         return cursor if cursor.to == destination else cls(destination)
 
     def save(self, folder: Path) -> None:
-        with replacing(folder / _CURSOR_NAME) as temporary:
-            temporary.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        temporary = folder / f".{_CURSOR_NAME}.{os.getpid()}"
+        temporary.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        os.replace(temporary, folder / _CURSOR_NAME)
 
     def unsent(self, folder: Path, parent: str | None) -> int:
         """The number of unsent entries of the run log in `folder`; a `parent` that is not set yet counts as one."""
