@@ -17,12 +17,12 @@ Secrets are never on a command line and, except for the session key, not in the 
 client and MLflow read them from files of mode 0600 in a new private folder.
 """
 
-import argparse
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from string import Template
 from typing import NoReturn
@@ -51,10 +51,7 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
         raise StartError(f"{', '.join(conflicts)} is fixed here: accounts, one worker, proxied artifacts")
     if "--allowed-hosts" not in names:
         raise StartError("--allowed-hosts is missing: the host names of this server, for example 'localhost:*'")
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--allowed-hosts", action="append")
-    values = parser.parse_known_args(arguments)[0].allowed_hosts
-    hosts = [host.strip() for value in values for host in value.split(",")]
+    hosts = [host.strip() for value in _values(arguments, "--allowed-hosts") for host in value.split(",")]
     if any(re.fullmatch(r"[*?]+(:.*)?", host) for host in hosts):
         raise StartError("--allowed-hosts '*' would admit any web page (DNS rebinding): list the host names")
     database = _required(env, "MLFLOW_BACKEND_STORE_URI", "postgresql://mlflow@postgres:5432/mlflow")
@@ -92,6 +89,12 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
         settings["PGPASSFILE"] = str(folder / "pgpass")
     command = ["mlflow", "server", "--app-name", "basic-auth", "--workers", "1", "--serve-artifacts", *arguments]
     return command, {**env, **settings}
+
+
+def _values(arguments: Sequence[str], option: str) -> list[str]:
+    """The values of an option, given as ``option value`` or ``option=value``."""
+    separate = [value for word, value in pairwise(arguments) if word == option]
+    return separate + [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
 
 
 def _required(env: Mapping[str, str], name: str, example: str) -> str:
