@@ -72,10 +72,12 @@ class Encoder:
             return example
         kept_facts = [facts[index] for index in ids]
         hard = hard_constraints(record, kept_facts, mode=constraints, max_size=self.max_group_size)
-        required, forbidden = (  # bit masks
-            tuple(sum(1 << index for index in group) for group in groups) for groups in (hard.required, hard.forbidden)
-        )
+        required, forbidden = _bit_masks(hard.required), _bit_masks(hard.forbidden)
         return replace(example, required=required, forbidden=forbidden, max_size=hard.max_size)
+
+
+def _bit_masks(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
+    return tuple(sum(1 << index for index in group) for group in groups)
 
 
 def segmented(
